@@ -1,0 +1,12 @@
+//! The verification half of speculative decoding: draft trees, acceptance rules and the bookkeeping around them.
+#![forbid(unsafe_op_in_unsafe_fn)]
+
+pub mod coins;
+pub mod error;
+pub mod params;
+pub mod tree;
+pub mod verify;
+
+pub use error::{Error, Result};
+pub use params::SamplingParams;
+pub use tree::{Deterministic, DraftTree, Independent, Paths, Topology, WithoutReplacement};
