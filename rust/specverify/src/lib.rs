@@ -1,8 +1,10 @@
 //! The verification half of speculative decoding: draft trees, acceptance rules and the bookkeeping around them.
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+pub mod cache;
 pub mod coins;
 pub mod error;
+pub mod metrics;
 pub mod params;
 pub mod tree;
 pub mod verify;

@@ -3,7 +3,25 @@
 //! The root is the last committed token and is not in the list; `parents[i] == -1` marks a child of the root. Row 0 of the
 //! target's logits follows the root and row `i + 1` follows node `i`, so a tree of n nodes has n + 1 rows.
 
+mod beam;
+mod best_first;
+mod candidates;
+mod chain;
+mod lattice;
+mod paths;
+mod product;
+mod shape;
+mod siblings;
+
+use std::collections::HashMap;
 use std::ops::Deref;
+
+pub use beam::Beam;
+pub use candidates::Candidates;
+pub use lattice::lattice;
+pub use product::product;
+pub use shape::Shape;
+pub use siblings::siblings;
 
 use crate::error::{Error, Result};
 
@@ -15,10 +33,9 @@ pub const ROOT: i32 = -1;
 pub struct Topology {
     tokens: Vec<u32>,
     parents: Vec<i32>,
-    depths: Vec<u32>,
-    /// Children of row r are `child_ids[child_start[r]..child_start[r + 1]]`, in node order.
-    child_start: Vec<u32>,
-    child_ids: Vec<u32>,
+    /// n depths, n + 2 child starts, n child ids: one allocation, since a tree is built a request and step. Children of row r
+    /// are `child_ids[child_start[r]..child_start[r + 1]]`, in node order.
+    derived: Vec<u32>,
 }
 
 impl Topology {
@@ -31,11 +48,13 @@ impl Topology {
             return Err(Error::shape("parents", parents.len(), format!("{} (one parent a token)", tokens.len())));
         }
         let n = tokens.len();
-        if n > i32::MAX as usize {
-            return Err(Error::shape("tokens", n, "fewer than 2^31 nodes"));
+        // n + 1 rows are counted in i32 and u32.
+        if n >= i32::MAX as usize {
+            return Err(Error::shape("tokens", n, "fewer than 2^31 - 1 nodes"));
         }
-        let mut depths = Vec::with_capacity(n);
-        let mut child_start = vec![0u32; n + 2];
+        let mut derived = vec![0u32; 3 * n + 2];
+        let (depths, rest) = derived.split_at_mut(n);
+        let (child_start, child_ids) = rest.split_at_mut(n + 2);
         for (i, &p) in parents.iter().enumerate() {
             if p < ROOT || p >= i as i32 {
                 return Err(Error::tree(
@@ -44,20 +63,19 @@ impl Topology {
                     format!("-1 (the root) or a node before {i}: topological order has no cycle and no missing parent"),
                 ));
             }
-            depths.push(if p == ROOT { 1 } else { depths[p as usize] + 1 });
-            child_start[(p + 2) as usize] += 1;
+            depths[i] = if p == ROOT { 1 } else { depths[p as usize] + 1 };
+            // Row p + 1 is counted two places on, so that filling its list moves its start to its end, one place on.
+            child_start[(p + 3) as usize] += 1;
         }
         for r in 0..=n {
             child_start[r + 1] += child_start[r];
         }
-        let mut next = child_start.clone();
-        let mut child_ids = vec![0u32; n];
         for (i, &p) in parents.iter().enumerate() {
-            let slot = &mut next[(p + 1) as usize];
+            let slot = &mut child_start[(p + 2) as usize];
             child_ids[*slot as usize] = i as u32;
             *slot += 1;
         }
-        Ok(Self { tokens, parents, depths, child_start, child_ids })
+        Ok(Self { tokens, parents, derived })
     }
 
     /// Number of nodes n.
@@ -87,17 +105,18 @@ impl Topology {
 
     /// Depths, one a node; children of the root have depth 1.
     pub fn depths(&self) -> &[u32] {
-        &self.depths
+        &self.derived[..self.len()]
     }
 
     /// Depth of a row: 0 for the root's row, `depths[r - 1]` for row r. Its token's position is `position + depth`.
     pub fn row_depth(&self, row: usize) -> u32 {
-        if row == 0 { 0 } else { self.depths[row - 1] }
+        if row == 0 { 0 } else { self.depths()[row - 1] }
     }
 
     /// Node ids of the children of a row, in draw order.
     pub fn children(&self, row: usize) -> &[u32] {
-        &self.child_ids[self.child_start[row] as usize..self.child_start[row + 1] as usize]
+        let (child_start, child_ids) = self.derived[self.len()..].split_at(self.len() + 2);
+        &child_ids[child_start[row] as usize..child_start[row + 1] as usize]
     }
 
     /// The child of `row` that holds `token`; the first of equal siblings.
@@ -151,13 +170,23 @@ impl Topology {
         }
     }
 
-    /// The first two equal siblings, as (first, second) node ids.
+    /// Two equal siblings, the earlier first, if there are any.
     pub fn equal_siblings(&self) -> Option<(u32, u32)> {
+        let token = |id: u32| self.tokens[id as usize];
         for row in 0..self.rows() {
             let children = self.children(row);
+            if children.len() > 64 {
+                let mut seen = HashMap::with_capacity(children.len());
+                for &b in children {
+                    if let Some(a) = seen.insert(token(b), b) {
+                        return Some((a, b));
+                    }
+                }
+                continue;
+            }
+            // Up to here comparing all pairs is the faster way.
             for (k, &b) in children.iter().enumerate() {
-                let twin = children[..k].iter().find(|&&a| self.tokens[a as usize] == self.tokens[b as usize]);
-                if let Some(&a) = twin {
+                if let Some(&a) = children[..k].iter().find(|&&a| token(a) == token(b)) {
                     return Some((a, b));
                 }
             }
@@ -245,6 +274,16 @@ impl<D: Draws> DraftTree<D> {
     pub fn draws(&self) -> &D {
         &self.draws
     }
+}
+
+/// A tree of chosen nodes, best first, with the cumulative log-probability of each. A child scores no more than its parent, so the first
+/// m nodes are a tree too, and the best of that size: a scheduler that has fewer slots cuts the tail.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scored {
+    /// The tree.
+    pub tree: DraftTree<Deterministic>,
+    /// One score a node, in node order, none above 0, not increasing.
+    pub scores: Vec<f64>,
 }
 
 fn refuse_equal_siblings(topology: &Topology, draws: &str) -> Result<()> {
