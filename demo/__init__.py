@@ -1,0 +1,1 @@
+"""The demo: SmolLM2-135M in vLLM on this CPU, with and without specverify."""
