@@ -1,8 +1,18 @@
 //! The PyO3 module `specverify._core`: conversions and nothing else.
+
+mod args;
+mod errors;
+mod params;
+mod tree;
+
 use pyo3::prelude::*;
 
 /// Native core of specverify.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("__version__", env!("CARGO_PKG_VERSION"))
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    errors::register(module)?;
+    module.add_class::<tree::DraftTree>()?;
+    module.add_class::<params::SamplingParams>()?;
+    Ok(())
 }

@@ -1,0 +1,31 @@
+"""Lossless verification for speculative decoding.
+
+A drafter proposes a :class:`DraftTree`; :func:`verify` decides, without changing the target model's distribution, which
+of its tokens stand, and adds one more.
+"""
+
+from specverify._core import (
+    ArgumentError,
+    DraftTree,
+    DtypeError,
+    PairingError,
+    RowError,
+    SamplingParams,
+    ShapeError,
+    SpecVerifyError,
+    TreeError,
+    __version__,
+)
+
+__all__ = [
+    "ArgumentError",
+    "DraftTree",
+    "DtypeError",
+    "PairingError",
+    "RowError",
+    "SamplingParams",
+    "ShapeError",
+    "SpecVerifyError",
+    "TreeError",
+    "__version__",
+]
