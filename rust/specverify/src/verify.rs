@@ -1,9 +1,26 @@
 //! Verification rules, one file each, generic over rows and over the chooser that flips their coins.
 //!
-//! The shipped rule with a chooser of coins is the product; the same rule with a branching chooser is the oracle.
+//! The shipped rule with a chooser of coins is the product; the same rule with a branching chooser is the oracle
+//! ([`crate::oracle`]). What each rule may verify is in its signature: [`token`] and [`block`] take a [`crate::tree::Chain`],
+//! [`recursive`] and [`traversal`] a tree of [`crate::tree::Sampled`] draws, [`multipath`] a tree of [`crate::tree::Paths`]. The
+//! others never read q and take any tree.
+
+pub mod block;
+pub mod greedy;
+pub mod lossy_typical;
+pub mod multipath;
+mod pairing;
+pub mod recursive;
+mod residual;
+pub mod target_only;
+pub mod token;
+pub mod traversal;
 
 use crate::coins::Stream;
 use crate::error::Result;
+use crate::tree::Topology;
+
+pub use pairing::{AnyTree, Rule, decide};
 
 /// A distribution over the vocabulary, read on demand and in blocks so that no f64 copy of a row is needed.
 pub trait Row {
@@ -51,20 +68,34 @@ pub trait Drafted {
     fn row(&self, row: usize) -> Result<Self::Row<'_>>;
 }
 
+/// Fills the weights of ids `start..start + out.len()`.
+pub type Weights<'a> = dyn FnMut(usize, &mut [f64]) + 'a;
+
 /// Flips a rule's coins. Each (stream, node) is asked at most once a step.
 pub trait Chooser {
     /// True with probability `a` (clamped to [0, 1]); never true for `a <= 0`, always for `a >= 1`.
     fn accept(&mut self, stream: Stream, node: u32, a: f64) -> bool;
-    /// An index drawn with probability proportional to its weight, of which `total` is the sum; never an index of weight 0.
-    /// `weights(start, out)` fills the weights of ids `start..start + out.len()`. `None` when `total` is not positive.
-    fn pick(
+
+    /// As [`Chooser::accept`] of `a()`, of which `bound` is known to be an upper bound: a coin above the bound decides without
+    /// `a`, which costs a pass over the vocabulary.
+    ///
+    /// # Errors
+    /// Those of `a`.
+    fn accept_below(
         &mut self,
         stream: Stream,
         node: u32,
-        vocab: usize,
-        total: f64,
-        weights: &mut dyn FnMut(usize, &mut [f64]),
-    ) -> Option<u32>;
+        bound: f64,
+        a: &mut dyn FnMut() -> Result<f64>,
+    ) -> Result<bool> {
+        let _ = bound;
+        let a = a()?;
+        Ok(self.accept(stream, node, a))
+    }
+
+    /// An id below `vocab` drawn with probability proportional to its weight; never one of weight 0. `None`, and no coin used, when
+    /// no weight is positive. `weights` is asked for blocks in ascending order; a block may be asked again.
+    fn pick(&mut self, stream: Stream, node: u32, vocab: usize, weights: &mut Weights<'_>) -> Option<u32>;
 }
 
 /// What a rule decided: the accepted nodes, root first, and one more token.
@@ -74,4 +105,33 @@ pub struct Decision {
     pub path: Vec<u32>,
     /// The token after the path: bonus or residual.
     pub next: u32,
+}
+
+/// Ids a block: 8 KiB of f64 on the stack.
+pub(crate) const BLOCK: usize = 1024;
+
+/// The row whose children follow a path.
+fn last_row(path: &[u32]) -> usize {
+    path.last().map_or(0, |&node| node as usize + 1)
+}
+
+/// Follows the tree from the root for as long as a child holds the token that `next` names for the row.
+fn walk(tree: &Topology, mut next: impl FnMut(usize) -> Result<u32>) -> Result<Decision> {
+    let mut path = Vec::new();
+    loop {
+        let row = last_row(&path);
+        let token = next(row)?;
+        match tree.child_with(row, token) {
+            Some(child) => path.push(child),
+            None => return Ok(Decision { path, next: token }),
+        }
+    }
+}
+
+/// Draws from the target's row after a path that was accepted to its end.
+fn bonus<T: Target>(target: &mut T, row: usize, chooser: &mut impl Chooser) -> Result<u32> {
+    let p = target.row(row)?;
+    chooser
+        .pick(Stream::Bonus, row as u32, p.vocab(), &mut |start, out| p.read(start, out))
+        .ok_or_else(|| crate::Error::row(row, crate::error::RowFault::NoMass))
 }
