@@ -75,31 +75,33 @@ impl Rule {
     /// # Errors
     /// [`Error::Pairing`]; [`Error::Argument`] for parameters of the rule outside their domain.
     pub fn check(&self, tree: &AnyTree) -> Result<()> {
-        let (proved, expected) = match (self, tree) {
-            (Rule::LossyTypical { epsilon, delta }, _) => {
-                if !(0.0..=1.0).contains(epsilon) {
-                    return Err(Error::argument("epsilon", epsilon, "a number in [0, 1]"));
-                }
-                if !(0.0..f64::INFINITY).contains(delta) {
-                    return Err(Error::argument("delta", delta, "a finite number >= 0"));
-                }
-                (true, "")
+        let proved = match self {
+            Rule::LossyTypical { epsilon, .. } if !(0.0..=1.0).contains(epsilon) => {
+                return Err(Error::argument("epsilon", epsilon, "a number in [0, 1]"));
             }
-            (Rule::Greedy | Rule::TargetOnly, _) => (true, ""),
-            (Rule::Token | Rule::Block, AnyTree::Independent(tree)) => (tree.is_chain(), "a chain of independent draws"),
-            (Rule::Token | Rule::Block, _) => (false, "a chain of independent draws"),
-            (Rule::Recursive | Rule::Traversal, _) => (
-                !matches!(tree, AnyTree::Deterministic(_)),
-                "independent or without_replacement draws, or paths, which are taken unmerged",
-            ),
-            (Rule::Multipath, _) => (matches!(tree, AnyTree::Paths(_)), "paths: K i.i.d. paths"),
+            Rule::LossyTypical { delta, .. } if !(0.0..f64::INFINITY).contains(delta) => {
+                return Err(Error::argument("delta", delta, "a finite number >= 0"));
+            }
+            Rule::Greedy | Rule::TargetOnly | Rule::LossyTypical { .. } => true,
+            Rule::Token | Rule::Block => matches!(tree, AnyTree::Independent(tree) if tree.is_chain()),
+            Rule::Recursive | Rule::Traversal => !matches!(tree, AnyTree::Deterministic(_)),
+            Rule::Multipath => matches!(tree, AnyTree::Paths(_)),
         };
-        if proved {
-            return Ok(());
-        }
+        if proved { Ok(()) } else { Err(self.refusal(tree)) }
+    }
+
+    fn refusal(&self, tree: &AnyTree) -> Error {
+        let expected = match self {
+            Rule::Greedy | Rule::TargetOnly | Rule::LossyTypical { .. } => "any draws",
+            Rule::Token | Rule::Block => "a chain of independent draws",
+            Rule::Recursive | Rule::Traversal => {
+                "independent or without_replacement draws, or paths, which are taken unmerged"
+            }
+            Rule::Multipath => "paths: K i.i.d. paths",
+        };
         let shape = if tree.is_chain() { "chain" } else { "tree" };
         let draws = format!("a {shape} of {} draws", tree.draws());
-        Err(Error::Pairing { rule: self.name().into(), draws, expected: expected.into() })
+        Error::Pairing { rule: self.name().into(), draws, expected: expected.into() }
     }
 }
 
@@ -117,7 +119,13 @@ impl FromStr for Rule {
             "traversal" => Rule::Traversal,
             "multipath" => Rule::Multipath,
             "lossy_typical" => Rule::LossyTypical { epsilon: 0.09, delta: 0.3 },
-            _ => return Err(Error::argument("rule", format!("{name:?}"), format!("auto or one of {}", NAMES.join(", ")))),
+            _ => {
+                return Err(Error::argument(
+                    "rule",
+                    format!("{name:?}"),
+                    format!("auto or one of {}", NAMES.join(", ")),
+                ));
+            }
         })
     }
 }
@@ -187,28 +195,25 @@ pub fn decide<T: Target, Q: Drafted>(
     chooser: &mut impl Chooser,
 ) -> Result<Decision> {
     rule.check(tree)?;
-    let q = || match drafted {
-        Some(q) => Ok(MaybeDrafted(Some(q))),
-        None if tree.is_empty() => Ok(MaybeDrafted(None)),
-        None => Err(Error::argument("draft_probs", "None", format!("what the drafts were drawn from: {} reads it", rule.name()))),
-    };
     match (rule, tree) {
         (Rule::Greedy, tree) => greedy::verify(target, tree),
         (Rule::TargetOnly, tree) => target_only::verify(target, tree),
         (Rule::LossyTypical { epsilon, delta }, tree) => lossy_typical::verify(target, tree, epsilon, delta),
-        (Rule::Token, AnyTree::Independent(tree)) => token::verify(target, &q()?, tree.as_chain()?, chooser),
-        (Rule::Block, AnyTree::Independent(tree)) => block::verify(target, &q()?, tree.as_chain()?, chooser),
-        (Rule::Recursive, AnyTree::Independent(tree)) => recursive::verify(target, &q()?, tree, chooser),
-        (Rule::Recursive, AnyTree::WithoutReplacement(tree)) => recursive::verify(target, &q()?, tree, chooser),
-        (Rule::Traversal, AnyTree::Independent(tree)) => traversal::verify(target, &q()?, tree, chooser),
-        (Rule::Traversal, AnyTree::WithoutReplacement(tree)) => traversal::verify(target, &q()?, tree, chooser),
-        (Rule::Multipath, AnyTree::Paths(tree)) => multipath::verify(target, &q()?, tree, chooser),
+        (Rule::Token, AnyTree::Independent(tree)) => token::verify(target, &drafted, tree.as_chain()?, chooser),
+        (Rule::Block, AnyTree::Independent(tree)) => block::verify(target, &drafted, tree.as_chain()?, chooser),
+        (Rule::Recursive, AnyTree::Independent(tree)) => recursive::verify(target, &drafted, tree, chooser),
+        (Rule::Recursive, AnyTree::WithoutReplacement(tree)) => recursive::verify(target, &drafted, tree, chooser),
+        (Rule::Traversal, AnyTree::Independent(tree)) => traversal::verify(target, &drafted, tree, chooser),
+        (Rule::Traversal, AnyTree::WithoutReplacement(tree)) => traversal::verify(target, &drafted, tree, chooser),
+        (Rule::Multipath, AnyTree::Paths(tree)) => multipath::verify(target, &drafted, tree, chooser),
         (Rule::Recursive | Rule::Traversal, AnyTree::Paths(tree)) => {
-            let rows = tree.unmerged_rows();
-            let apart = AnyTree::Independent(tree.unmerged()?);
+            let (rows, apart) = (tree.unmerged_rows(), tree.unmerged()?);
             let mut target = Mapped { inner: target, rows: &rows };
-            let drafted = drafted.map(|inner| Mapped { inner, rows: &rows });
-            let mut decision = decide(rule, &apart, &mut target, drafted.as_ref(), chooser)?;
+            let drafted = Mapped { inner: &drafted, rows: &rows };
+            let mut decision = match rule {
+                Rule::Recursive => recursive::verify(&mut target, &drafted, &apart, chooser),
+                _ => traversal::verify(&mut target, &drafted, &apart, chooser),
+            }?;
             decision.path.iter_mut().for_each(|node| *node = rows[*node as usize + 1] as u32 - 1);
             Ok(decision)
         }
@@ -216,8 +221,53 @@ pub fn decide<T: Target, Q: Drafted>(
     }
 }
 
+/// q that may be missing: an error only where it is read, so rules that don't and empty trees do without.
+impl<Q: Drafted> Drafted for Option<&Q> {
+    type Row<'a>
+        = Q::Row<'a>
+    where
+        Self: 'a;
+
+    fn row(&self, row: usize) -> Result<Self::Row<'_>> {
+        self.ok_or_else(|| {
+            Error::argument("draft_probs", "None", "what the drafts were drawn from: the rule reads it")
+        })?
+        .row(row)
+    }
+}
+
 /// Rows under other numbers: row r is the inner row `rows[r]`.
 struct Mapped<'a, I> {
     inner: I,
     rows: &'a [usize],
+}
+
+impl<T: Target> Target for Mapped<'_, &mut T> {
+    type Row<'a>
+        = T::Row<'a>
+    where
+        Self: 'a;
+
+    fn token(&mut self, row: usize) -> Result<u32> {
+        self.inner.token(self.rows[row])
+    }
+
+    fn argmax(&mut self, row: usize) -> Result<u32> {
+        self.inner.argmax(self.rows[row])
+    }
+
+    fn row(&mut self, row: usize) -> Result<Self::Row<'_>> {
+        self.inner.row(self.rows[row])
+    }
+}
+
+impl<Q: Drafted> Drafted for Mapped<'_, &Q> {
+    type Row<'a>
+        = Q::Row<'a>
+    where
+        Self: 'a;
+
+    fn row(&self, row: usize) -> Result<Self::Row<'_>> {
+        self.inner.row(self.rows[row])
+    }
 }

@@ -44,9 +44,8 @@ pub fn verify<T: Target, Q: Drafted, D: Sampled>(
         }
         let bound = visit.residual.weight();
         let stands = row == 0
-            || chooser.accept_below(Stream::Accept, row as u32 - 1, bound, &mut || {
-                visit.residual.stands(target, drafted)
-            })?;
+            || chooser
+                .accept_below(Stream::Accept, row as u32 - 1, bound, &mut || visit.residual.stands(target, drafted))?;
         if stands {
             let next = match children {
                 [] => bonus(target, row, chooser)?,
