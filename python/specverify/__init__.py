@@ -5,7 +5,10 @@ of its tokens stand, and adds one more.
 """
 
 from specverify._core import (
+    AcceptanceStats,
     ArgumentError,
+    Beam,
+    CompactionPlan,
     DraftTree,
     DtypeError,
     PairingError,
@@ -15,10 +18,14 @@ from specverify._core import (
     SpecVerifyError,
     TreeError,
     __version__,
+    compaction_plan,
 )
 
 __all__ = [
+    "AcceptanceStats",
     "ArgumentError",
+    "Beam",
+    "CompactionPlan",
     "DraftTree",
     "DtypeError",
     "PairingError",
@@ -28,4 +35,5 @@ __all__ = [
     "SpecVerifyError",
     "TreeError",
     "__version__",
+    "compaction_plan",
 ]

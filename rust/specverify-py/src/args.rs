@@ -116,3 +116,32 @@ pub fn integers<T: TryFrom<i128>>(name: &str, values: &Bound<'_, PyAny>, expecte
 pub fn token_ids(name: &str, values: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     integers(name, values, TOKEN_ID)
 }
+
+/// Real numbers: a sequence, 1-d array or 1-d tensor.
+pub fn floats(name: &str, values: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
+    let convert = |(i, value): (usize, &Bound<'_, PyAny>)| match value.extract::<f64>() {
+        Ok(number) if !value.is_instance_of::<PyBool>() => Ok(number as f32),
+        _ => Err(refuse(&format!("{name}[{i}]"), value, "a number")),
+    };
+    items(name, values, "a number")?.iter().enumerate().map(convert).collect()
+}
+
+/// Rows of one length: a nested sequence, a 2-d array or a 2-d tensor, as its items in row-major order and their number a row.
+pub fn rows<T>(
+    name: &str,
+    values: &Bound<'_, PyAny>,
+    row: impl Fn(&str, &Bound<'_, PyAny>) -> PyResult<Vec<T>>,
+) -> PyResult<(Vec<T>, usize)> {
+    let (mut flat, mut width) = (Vec::new(), None);
+    for (i, values) in items(name, values, "a row")?.iter().enumerate() {
+        let name = format!("{name}[{i}]");
+        let items = row(&name, values)?;
+        let expected = *width.get_or_insert(items.len());
+        if items.len() != expected {
+            let error = Error::shape(name, items.len(), format!("{expected}, as many as the first row has"));
+            return Err(exception(values.py(), &error));
+        }
+        flat.extend(items);
+    }
+    Ok((flat, width.unwrap_or(0)))
+}

@@ -1,7 +1,10 @@
 //! The PyO3 module `specverify._core`: conversions and nothing else.
 
 mod args;
+mod beam;
+mod cache;
 mod errors;
+mod metrics;
 mod params;
 mod tree;
 
@@ -13,6 +16,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     errors::register(module)?;
     module.add_class::<tree::DraftTree>()?;
+    module.add_class::<beam::Beam>()?;
     module.add_class::<params::SamplingParams>()?;
+    module.add_class::<cache::CompactionPlan>()?;
+    module.add_function(wrap_pyfunction!(cache::compaction_plan, module)?)?;
+    module.add_class::<metrics::AcceptanceStats>()?;
     Ok(())
 }

@@ -20,6 +20,21 @@ impl AcceptanceStats {
         Self::default()
     }
 
+    /// Counts kept elsewhere: steps with drafts, and drafted and accepted tokens of each depth, as [`AcceptanceStats::drafts`],
+    /// [`AcceptanceStats::drafted_per_depth`] and [`AcceptanceStats::accepted_per_depth`] gave them.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the depths differ in number, [`Error::Argument`] when more was accepted than drafted.
+    pub fn from_counts(drafts: u64, drafted: Vec<u64>, accepted: Vec<u64>) -> Result<Self> {
+        if drafted.len() != accepted.len() {
+            return Err(Error::shape("accepted", accepted.len(), format!("{} (one a depth)", drafted.len())));
+        }
+        if let Some(d) = (0..drafted.len()).find(|&d| accepted[d] > drafted[d]) {
+            return Err(Error::argument(format!("accepted[{d}]"), accepted[d], format!("at most {}", drafted[d])));
+        }
+        Ok(Self { drafts, drafted, accepted })
+    }
+
     /// Counts a step whose drafts were a chain. Negative ids are padding. `accepted` is the number of drafts that stood, `None`
     /// when nothing was sampled.
     ///
