@@ -111,13 +111,7 @@ def draw(path: Path, measurements: Seq[Measurement], checks: Seq[Check], setting
     import matplotlib.pyplot as plt
 
     plt.rcParams.update(
-        {
-            "font.family": "DejaVu Sans",
-            "font.size": 10,
-            "text.color": INK,
-            "axes.labelcolor": MUTED,
-            "axes.edgecolor": GRID,
-        }
+        {"font.family": "DejaVu Sans", "font.size": 10, "text.color": INK, "axes.labelcolor": MUTED, "axes.edgecolor": GRID}
     )
     shown = [m for m in measurements if m.configuration != SILENT.name]
     temperatures = sorted({m.temperature for m in shown})
@@ -177,9 +171,7 @@ def draw(path: Path, measurements: Seq[Measurement], checks: Seq[Check], setting
     bars.tick_params(axis="y", labelcolor=INK)
 
     figure.text(0.02, 0.93, title(measurements, checks), fontsize=14.5, fontweight="bold")
-    figure.text(
-        0.02, 0.875, subtitle(checks), fontsize=10.5, color=MUTED if all(c.passed for c in checks) else "#b3261e"
-    )
+    figure.text(0.02, 0.875, subtitle(checks), fontsize=10.5, color=MUTED if all(c.passed for c in checks) else "#b3261e")
     figure.text(0.02, 0.065, str(setting), fontsize=8, color=MUTED)
     figure.text(0.02, 0.025, "One run a bar; speed-up over the first bar of its group. tok/s includes reading the prompt.", fontsize=8,
                 color=MUTED)  # fmt: skip
@@ -251,9 +243,13 @@ def page(path: Path, picture: Path, measurements: Seq[Measurement], checks: Seq[
         )
         for index in order:
             sequence = each.sequences[index]
-            summary = f"{sequence.prompt}, T={each.temperature:g}: {len(sequence.token_ids)} tokens in {len(sequence.steps)} passes"
+            summary = (
+                f"{sequence.prompt}, T={each.temperature:g}: {len(sequence.token_ids)} tokens in {len(sequence.steps)} passes"
+            )
             opened = " open" if index == order[0] else ""
-            texts += f"<details{opened}><summary>{html.escape(summary)}</summary><pre>{marked_text(each, index)}</pre></details>"
+            texts += (
+                f"<details{opened}><summary>{html.escape(summary)}</summary><pre>{marked_text(each, index)}</pre></details>"
+            )
     image = base64.b64encode(picture.read_bytes()).decode()
     path.write_text(
         f"""<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width,initial-scale=1">

@@ -50,9 +50,7 @@ def counters(llm: Any) -> tuple[int, int, int, list[int]]:
     found: dict[str, Any] = {}
     for metric in llm.get_metrics():
         if "spec_decode" in metric.name:
-            found[metric.name.removeprefix("vllm:spec_decode_")] = getattr(
-                metric, "value", getattr(metric, "values", None)
-            )
+            found[metric.name.removeprefix("vllm:spec_decode_")] = getattr(metric, "value", getattr(metric, "values", None))
     return (
         int(found.get("num_drafts", 0)),
         int(found.get("num_draft_tokens", 0)),
@@ -111,10 +109,7 @@ def main(job: dict[str, Any]) -> None:
         (
             prompt["name"],
             tokenizer.apply_chat_template(
-                [{"role": "user", "content": prompt["text"]}],
-                add_generation_prompt=True,
-                tokenize=True,
-                return_dict=False,
+                [{"role": "user", "content": prompt["text"]}], add_generation_prompt=True, tokenize=True, return_dict=False
             ),
         )
         for prompt in job["prompts"]
