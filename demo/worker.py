@@ -12,9 +12,9 @@ from demo.results import Measurement, Sequence, save
 
 
 def mend_expand_batch_to_tokens() -> None:
-    """Mend vLLM's CPU rejection sampler at T > 0, whose `expand_batch_to_tokens` returns uninitialised memory (vllm #55005).
+    """Mend vLLM's CPU rejection sampler at T > 0: its `expand_batch_to_tokens` returns uninitialised memory.
 
-    Only runs that use vLLM's own sampler with drafts need it; specverify replaces that sampler.
+    That is vllm #55005. Only runs that use vLLM's own sampler with drafts need it; specverify replaces that sampler.
     """
     import torch
     from vllm.v1.sample import rejection_sampler
@@ -50,7 +50,9 @@ def counters(llm: Any) -> tuple[int, int, int, list[int]]:
     found: dict[str, Any] = {}
     for metric in llm.get_metrics():
         if "spec_decode" in metric.name:
-            found[metric.name.removeprefix("vllm:spec_decode_")] = getattr(metric, "value", getattr(metric, "values", None))
+            found[metric.name.removeprefix("vllm:spec_decode_")] = getattr(
+                metric, "value", getattr(metric, "values", None)
+            )
     return (
         int(found.get("num_drafts", 0)),
         int(found.get("num_draft_tokens", 0)),
@@ -60,7 +62,7 @@ def counters(llm: Any) -> tuple[int, int, int, list[int]]:
 
 
 def generate(llm: Any, group: list[tuple[str, list[int], Any]], on_tokens: Any) -> list[Sequence]:
-    """Run the engine step by step on a group of (name, prompt ids, sampling parameters) and note what each step appended."""
+    """Run the engine step by step on a group of (name, prompt ids, sampling parameters); note what each appended."""
     engine = llm.llm_engine
     sequences = {name: Sequence(name, [], [], [], 0.0) for name, _, _ in group}
     start = time.perf_counter()
@@ -109,7 +111,10 @@ def main(job: dict[str, Any]) -> None:
         (
             prompt["name"],
             tokenizer.apply_chat_template(
-                [{"role": "user", "content": prompt["text"]}], add_generation_prompt=True, tokenize=True, return_dict=False
+                [{"role": "user", "content": prompt["text"]}],
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=False,
             ),
         )
         for prompt in job["prompts"]
