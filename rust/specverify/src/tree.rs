@@ -10,6 +10,7 @@ mod chain;
 mod lattice;
 mod paths;
 mod product;
+mod scored;
 mod shape;
 mod siblings;
 
@@ -20,6 +21,7 @@ pub use beam::Beam;
 pub use candidates::Candidates;
 pub use lattice::lattice;
 pub use product::product;
+pub use scored::Scored;
 pub use shape::Shape;
 pub use siblings::siblings;
 
@@ -274,16 +276,6 @@ impl<D: Draws> DraftTree<D> {
     pub fn draws(&self) -> &D {
         &self.draws
     }
-}
-
-/// A tree of chosen nodes, best first, with the cumulative log-probability of each. A child scores no more than its parent, so the first
-/// m nodes are a tree too, and the best of that size: a scheduler that has fewer slots cuts the tail.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scored {
-    /// The tree.
-    pub tree: DraftTree<Deterministic>,
-    /// One score a node, in node order, none above 0, not increasing.
-    pub scores: Vec<f64>,
 }
 
 fn refuse_equal_siblings(topology: &Topology, draws: &str) -> Result<()> {

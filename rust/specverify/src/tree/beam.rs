@@ -1,7 +1,8 @@
 //! Beam tree: expand the likeliest nodes depth by depth, rerank all of them, keep the best (EAGLE-2, arXiv 2406.16858).
 
 use super::candidates::{check_distinct, check_logprobs, check_nodes};
-use super::{DraftTree, ROOT, Scored};
+use super::scored::best;
+use super::{ROOT, Scored};
 use crate::error::{Error, Result};
 
 /// A beam tree under construction.
@@ -92,10 +93,8 @@ impl Beam {
                 self.scores.push(above + f64::from(logprob));
             }
         }
-        self.frontier.clear();
-        self.frontier.extend(first as i32..self.tokens.len() as i32);
-        self.frontier.sort_by(|&a, &b| self.scores[b as usize].total_cmp(&self.scores[a as usize]));
-        self.frontier.truncate(self.width);
+        let next = best(self.scores[first..].iter().copied(), self.width);
+        self.frontier = next.into_iter().map(|i| (first + i) as i32).collect();
         Ok(())
     }
 
@@ -106,9 +105,7 @@ impl Beam {
     /// [`Error::Argument`] for `nodes` = 0.
     pub fn finish(self, nodes: usize) -> Result<Scored> {
         check_nodes(nodes)?;
-        let mut order: Vec<usize> = (0..self.tokens.len()).collect();
-        order.sort_by(|&a, &b| self.scores[b].total_cmp(&self.scores[a]));
-        order.truncate(nodes);
+        let order = best(self.scores.iter().copied(), nodes);
         let mut id_of = vec![ROOT; self.tokens.len()];
         let mut parents = Vec::with_capacity(order.len());
         for (id, &node) in order.iter().enumerate() {
@@ -118,6 +115,6 @@ impl Beam {
         }
         let tokens = order.iter().map(|&node| self.tokens[node]).collect();
         let scores = order.iter().map(|&node| self.scores[node]).collect();
-        Ok(Scored { tree: DraftTree::new(tokens, parents)?, scores })
+        Scored::new(tokens, parents, scores)
     }
 }

@@ -4,10 +4,11 @@
 //! its next-best sibling and its own best child. Neither is likelier than the guess itself, so what comes off the heap comes in
 //! order, parents before children, and the heap holds at most one entry more than the tree has nodes.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{DraftTree, Scored};
+use super::scored::order;
+use super::{ROOT, Scored};
 use crate::error::Result;
 
 /// Children of a guess, best first.
@@ -19,7 +20,7 @@ pub(super) trait Ranking {
     fn token(&self, depth: usize, candidate: usize) -> u32;
 }
 
-#[derive(Clone, Copy)]
+/// A node that may come next.
 struct Guess {
     score: f64,
     /// Score of the parent, to which the next sibling adds its own.
@@ -30,65 +31,55 @@ struct Guess {
     parent_candidate: u32,
 }
 
-impl Ord for Guess {
-    /// Greatest is best; ties go to the shallower guess, then to the earlier parent.
-    fn cmp(&self, other: &Self) -> Ordering {
-        let ties = || (other.depth, other.parent).cmp(&(self.depth, self.parent));
-        self.score.total_cmp(&other.score).then_with(ties)
-    }
-}
-
-impl PartialOrd for Guess {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Guess {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Guess {}
-
 /// The `nodes` likeliest nodes, or all there are.
 pub(super) fn best_first(nodes: usize, ranking: &impl Ranking) -> Result<Scored> {
     // `nodes` is the caller's wish, not a size to trust: the vectors grow when it is large.
     let capacity = nodes.min(256);
     let (mut tokens, mut parents, mut scores) =
         (Vec::with_capacity(capacity), Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+    let mut guesses: Vec<Guess> = Vec::with_capacity(2 * capacity + 1);
+    // Places in `guesses` by their order: small entries, compared as integers.
     let mut heap = BinaryHeap::with_capacity(capacity + 1);
-    let first = ranking.next(0, 0, None).map(|(candidate, logprob)| Guess {
-        score: 0.0 + f64::from(logprob),
-        above: 0.0,
-        parent: super::ROOT,
-        depth: 0,
-        candidate: candidate as u32,
-        parent_candidate: 0,
-    });
-    heap.extend(first);
+    let push = |guess: Guess, heap: &mut BinaryHeap<_>, guesses: &mut Vec<Guess>| {
+        heap.push(Reverse(order(guess.score, guesses.len())));
+        guesses.push(guess);
+    };
+    if let Some((candidate, logprob)) = ranking.next(0, 0, None) {
+        let guess = Guess {
+            score: f64::from(logprob),
+            above: 0.0,
+            parent: ROOT,
+            depth: 0,
+            candidate: candidate as u32,
+            parent_candidate: 0,
+        };
+        push(guess, &mut heap, &mut guesses);
+    }
     while tokens.len() < nodes
-        && let Some(guess) = heap.pop()
+        && let Some(Reverse((_, place))) = heap.pop()
     {
-        let (depth, candidate) = (guess.depth as usize, guess.candidate as usize);
+        let Guess { score, above, parent, depth, candidate, parent_candidate } = guesses[place];
+        let (level, chosen) = (depth as usize, candidate as usize);
         let id = tokens.len() as i32;
-        tokens.push(ranking.token(depth, candidate));
-        parents.push(guess.parent);
-        scores.push(guess.score);
-        if let Some((next, logprob)) = ranking.next(depth, guess.parent_candidate as usize, Some(candidate)) {
-            heap.push(Guess { score: guess.above + f64::from(logprob), candidate: next as u32, ..guess });
+        tokens.push(ranking.token(level, chosen));
+        parents.push(parent);
+        scores.push(score);
+        if let Some((next, logprob)) = ranking.next(level, parent_candidate as usize, Some(chosen)) {
+            let score = above + f64::from(logprob);
+            let sibling = Guess { score, above, parent, depth, candidate: next as u32, parent_candidate };
+            push(sibling, &mut heap, &mut guesses);
         }
-        if let Some((child, logprob)) = ranking.next(depth + 1, candidate, None) {
-            heap.push(Guess {
-                score: guess.score + f64::from(logprob),
-                above: guess.score,
+        if let Some((child, logprob)) = ranking.next(level + 1, chosen, None) {
+            let child = Guess {
+                score: score + f64::from(logprob),
+                above: score,
                 parent: id,
-                depth: guess.depth + 1,
+                depth: depth + 1,
                 candidate: child as u32,
-                parent_candidate: guess.candidate,
-            });
+                parent_candidate: candidate,
+            };
+            push(child, &mut heap, &mut guesses);
         }
     }
-    Ok(Scored { tree: DraftTree::new(tokens, parents)?, scores })
+    Scored::new(tokens, parents, scores)
 }

@@ -55,17 +55,13 @@ impl<'a> Candidates<'a> {
         (&self.tokens[range.clone()], &self.logprobs[range])
     }
 
-    /// Every depth's candidates best first, ties in the caller's order, empty places dropped.
-    pub(super) fn ranked(&self) -> Vec<Vec<(u32, f32)>> {
-        (0..self.depth())
-            .map(|depth| {
-                let (tokens, logprobs) = self.row(depth);
-                let mut row: Vec<_> = tokens.iter().copied().zip(logprobs.iter().copied()).collect();
-                row.retain(|&(_, logprob)| logprob > f32::NEG_INFINITY);
-                row.sort_by(|a, b| b.1.total_cmp(&a.1));
-                row
-            })
-            .collect()
+    /// `[depth, k]` candidates, each depth's best first, ties in the caller's order, empty places last.
+    pub(super) fn ranked(&self) -> Vec<(u32, f32)> {
+        let mut ranked: Vec<_> = self.tokens.iter().copied().zip(self.logprobs.iter().copied()).collect();
+        for row in ranked.chunks_exact_mut(self.k) {
+            row.sort_by(|a, b| b.1.total_cmp(&a.1));
+        }
+        ranked
     }
 }
 
@@ -81,7 +77,9 @@ pub(super) fn check_logprobs(logprobs: &[f32], place: impl Fn(usize) -> String) 
 /// No token twice among the places of a row that are in use.
 pub(super) fn check_distinct(argument: &str, row: usize, tokens: &[u32], used: impl Fn(usize) -> bool) -> Result<()> {
     for j in 1..tokens.len() {
-        if let Some(i) = (0..j).find(|&i| tokens[i] == tokens[j] && used(i) && used(j)) {
+        if tokens[..j].contains(&tokens[j])
+            && let Some(i) = (0..j).find(|&i| tokens[i] == tokens[j] && used(i) && used(j))
+        {
             return Err(Error::tree(
                 format!("{argument}[{row}][{j}]"),
                 tokens[j],

@@ -5,16 +5,20 @@ use super::best_first::{Ranking, best_first};
 use super::candidates::{Candidates, check_nodes};
 use crate::error::Result;
 
-struct Product(Vec<Vec<(u32, f32)>>);
+struct Product {
+    ranked: Vec<(u32, f32)>,
+    k: usize,
+}
 
 impl Ranking for Product {
     fn next(&self, depth: usize, _parent: usize, after: Option<usize>) -> Option<(usize, f32)> {
         let candidate = after.map_or(0, |a| a + 1);
-        Some((candidate, self.0.get(depth)?.get(candidate)?.1))
+        let &(_, logprob) = self.ranked.get(depth * self.k + candidate)?;
+        (candidate < self.k && logprob > f32::NEG_INFINITY).then_some((candidate, logprob))
     }
 
     fn token(&self, depth: usize, candidate: usize) -> u32 {
-        self.0[depth][candidate].0
+        self.ranked[depth * self.k + candidate].0
     }
 }
 
@@ -27,5 +31,5 @@ impl Ranking for Product {
 /// [`crate::Error::Argument`] for `nodes` = 0.
 pub fn product(candidates: &Candidates<'_>, nodes: usize) -> Result<Scored> {
     check_nodes(nodes)?;
-    best_first(nodes, &Product(candidates.ranked()))
+    best_first(nodes, &Product { ranked: candidates.ranked(), k: candidates.k() })
 }

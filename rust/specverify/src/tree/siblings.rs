@@ -1,7 +1,8 @@
 //! A chain with alternatives beside it: the best candidate of each depth continues, the others are leaves.
 
 use super::candidates::{Candidates, check_nodes};
-use super::{DraftTree, ROOT, Scored};
+use super::scored::best;
+use super::{ROOT, Scored};
 use crate::error::Result;
 
 /// The best candidate of each depth as a chain, with the other candidates of that depth as its siblings; of all these the `nodes`
@@ -14,26 +15,33 @@ use crate::error::Result;
 /// [`crate::Error::Argument`] for `nodes` = 0.
 pub fn siblings(candidates: &Candidates<'_>, nodes: usize) -> Result<Scored> {
     check_nodes(nodes)?;
-    // (score, depth, whether it continues the chain), depth-major and best first within a depth.
+    struct Guess {
+        score: f64,
+        token: u32,
+        depth: usize,
+        continues: bool,
+    }
     let mut guesses = Vec::with_capacity(candidates.depth() * candidates.k());
     let mut above = 0.0;
-    for (depth, row) in candidates.ranked().into_iter().enumerate() {
-        let Some(&(_, best)) = row.first() else { break };
-        guesses.extend(row.iter().enumerate().map(|(r, &(token, x))| (above + f64::from(x), depth, r == 0, token)));
-        above += f64::from(best);
+    for (depth, row) in candidates.ranked().chunks_exact(candidates.k()).enumerate() {
+        for (rank, &(token, logprob)) in row.iter().enumerate().take_while(|(_, c)| c.1 > f32::NEG_INFINITY) {
+            guesses.push(Guess { score: above + f64::from(logprob), token, depth, continues: rank == 0 });
+        }
+        if row[0].1 == f32::NEG_INFINITY {
+            break;
+        }
+        above += f64::from(row[0].1);
     }
-    // Stable: a node ties with its parent only from behind it.
-    guesses.sort_by(|a, b| b.0.total_cmp(&a.0));
-    guesses.truncate(nodes);
+    let best = best(guesses.iter().map(|g| g.score), nodes);
     let mut chain = Vec::with_capacity(candidates.depth());
-    let (mut tokens, mut parents, mut scores) = (Vec::new(), Vec::new(), Vec::new());
-    for (i, &(score, depth, continues, token)) in guesses.iter().enumerate() {
+    let mut parents = Vec::with_capacity(best.len());
+    for (id, &g) in best.iter().enumerate() {
+        let Guess { depth, continues, .. } = guesses[g];
         parents.push(if depth == 0 { ROOT } else { chain[depth - 1] });
         if continues {
-            chain.push(i as i32);
+            chain.push(id as i32);
         }
-        tokens.push(token);
-        scores.push(score);
     }
-    Ok(Scored { tree: DraftTree::new(tokens, parents)?, scores })
+    let tokens = best.iter().map(|&g| guesses[g].token).collect();
+    Scored::new(tokens, parents, best.iter().map(|&g| guesses[g].score).collect())
 }
