@@ -40,7 +40,7 @@ SILENT = Configuration(
     "specverify, nothing drafted",
     {
         "method": "custom_class",
-        "model": "demo.silent.SilentProposer",
+        "model": "specverify.vllm.NoProposer",
         "num_speculative_tokens": NUM_SPECULATIVE_TOKENS,
     },
 )
