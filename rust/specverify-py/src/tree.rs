@@ -4,44 +4,11 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use specverify::tree::{Candidates, Draws, Scored, Shape};
-use specverify::{Deterministic, Error, Independent, Paths, Topology, WithoutReplacement};
+use specverify::verify::AnyTree;
+use specverify::{Deterministic, Error, Independent, WithoutReplacement};
 
 use crate::args::{TOKEN_ID, floats, integer, integers, items, optional, refuse, rows, token_ids, word};
 use crate::errors::{OrRaise, exception};
-
-/// A draft tree, whose type in Rust says how its nodes were drawn; in Python `draws` says it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Tree {
-    /// Chosen, not drawn.
-    Deterministic(specverify::DraftTree<Deterministic>),
-    /// Siblings are i.i.d. draws.
-    Independent(specverify::DraftTree<Independent>),
-    /// Siblings were drawn without replacement.
-    WithoutReplacement(specverify::DraftTree<WithoutReplacement>),
-    /// K i.i.d. paths merged into a trie.
-    Paths(specverify::DraftTree<Paths>),
-}
-
-impl Tree {
-    /// Tokens and parents.
-    pub fn topology(&self) -> &Topology {
-        match self {
-            Tree::Deterministic(tree) => tree.topology(),
-            Tree::Independent(tree) => tree.topology(),
-            Tree::WithoutReplacement(tree) => tree.topology(),
-            Tree::Paths(tree) => tree.topology(),
-        }
-    }
-
-    fn draws(&self) -> &'static str {
-        match self {
-            Tree::Deterministic(_) => Deterministic::NAME,
-            Tree::Independent(_) => Independent::NAME,
-            Tree::WithoutReplacement(_) => WithoutReplacement::NAME,
-            Tree::Paths(_) => Paths::NAME,
-        }
-    }
-}
 
 #[derive(Clone, Copy)]
 enum How {
@@ -61,10 +28,10 @@ fn how(draws: &Option<Bound<'_, PyAny>>) -> PyResult<How> {
 
 fn build(py: Python<'_>, tokens: Vec<u32>, parents: Vec<i32>, how: How) -> PyResult<DraftTree> {
     let tree = match how {
-        How::Deterministic => specverify::DraftTree::new(tokens, parents).map(Tree::Deterministic),
-        How::Independent => specverify::DraftTree::independent(tokens, parents).map(Tree::Independent),
+        How::Deterministic => specverify::DraftTree::new(tokens, parents).map(AnyTree::Deterministic),
+        How::Independent => specverify::DraftTree::independent(tokens, parents).map(AnyTree::Independent),
         How::WithoutReplacement => {
-            specverify::DraftTree::without_replacement(tokens, parents).map(Tree::WithoutReplacement)
+            specverify::DraftTree::without_replacement(tokens, parents).map(AnyTree::WithoutReplacement)
         }
     };
     tree.or_raise(py).map(DraftTree::from)
@@ -106,19 +73,19 @@ fn build(py: Python<'_>, tokens: Vec<u32>, parents: Vec<i32>, how: How) -> PyRes
 #[derive(Debug, Clone, PartialEq)]
 pub struct DraftTree {
     /// The typed tree.
-    pub tree: Tree,
+    pub tree: AnyTree,
     scores: Option<Vec<f64>>,
 }
 
-impl From<Tree> for DraftTree {
-    fn from(tree: Tree) -> Self {
+impl From<AnyTree> for DraftTree {
+    fn from(tree: AnyTree) -> Self {
         Self { tree, scores: None }
     }
 }
 
 impl From<Scored> for DraftTree {
     fn from(scored: Scored) -> Self {
-        Self { tree: Tree::Deterministic(scored.tree), scores: Some(scored.scores) }
+        Self { tree: AnyTree::Deterministic(scored.tree), scores: Some(scored.scores) }
     }
 }
 
@@ -147,7 +114,7 @@ fn lists(name: &str, values: &Bound<'_, PyAny>, expected: &str) -> PyResult<Vec<
 
 fn fill(shape: &Shape, candidates: &Bound<'_, PyAny>) -> PyResult<DraftTree> {
     let tree = shape.fill(&lists("candidates", candidates, TOKEN_ID)?).or_raise(candidates.py())?;
-    Ok(Tree::Deterministic(tree).into())
+    Ok(AnyTree::Deterministic(tree).into())
 }
 
 fn nodes(value: &Bound<'_, PyAny>) -> PyResult<usize> {
@@ -213,7 +180,7 @@ impl DraftTree {
         if depth == 0 {
             return Err(exception(paths.py(), &Error::shape("paths", format!("[{}, 0]", tokens.len()), expected)));
         }
-        specverify::DraftTree::from_paths(&tokens, depth).or_raise(paths.py()).map(|tree| Tree::Paths(tree).into())
+        specverify::DraftTree::from_paths(&tokens, depth).or_raise(paths.py()).map(|tree| AnyTree::Paths(tree).into())
     }
 
     /// The best candidate of each depth as a chain, with the other candidates of the depth as its siblings.
@@ -399,7 +366,7 @@ impl DraftTree {
     #[getter]
     fn paths(&self) -> Option<Vec<Vec<u32>>> {
         match &self.tree {
-            Tree::Paths(tree) => Some(tree.draws().nodes.clone()),
+            AnyTree::Paths(tree) => Some(tree.draws().nodes.clone()),
             _ => None,
         }
     }
@@ -452,7 +419,7 @@ impl DraftTree {
     fn __repr__(&self) -> String {
         let topology = self.tree.topology();
         match &self.tree {
-            Tree::Paths(_) => format!("DraftTree.from_paths({:?})", self.path_tokens()),
+            AnyTree::Paths(_) => format!("DraftTree.from_paths({:?})", self.path_tokens()),
             tree => format!("DraftTree({:?}, {:?}, draws='{}')", topology.tokens(), topology.parents(), tree.draws()),
         }
     }
@@ -461,7 +428,7 @@ impl DraftTree {
         let py = slf.py();
         let class = slf.get_type();
         let tree = slf.get();
-        if let Tree::Paths(_) = tree.tree {
+        if let AnyTree::Paths(_) = tree.tree {
             return (class.getattr("from_paths")?, (tree.path_tokens(),)).into_pyobject(py);
         }
         if let Some(scores) = tree.scores() {
