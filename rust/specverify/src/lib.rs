@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod coins;
+pub mod draft;
 pub mod error;
 pub mod metrics;
 pub mod params;
