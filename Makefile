@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 
 # Models come from packages, never from a hub. vLLM runs inside the calling process, and OpenMP threads sleep between two
 # steps instead of spinning.
@@ -96,7 +97,9 @@ test-demo: build model
 	$(BIN)/python -m demo --quick --out out/quick
 
 bench: build ## Run the Rust and Python benchmarks and print one table (quiet machine, please)
-	@$(BIN)/python -m bench
+	@cmp -s requirements/bench.txt $(VENV)/.bench.lock || { echo "bench: installing the peers to compare with"; \
+		$(UV) pip install --no-deps --require-hashes -r requirements/bench.txt; cp requirements/bench.txt $(VENV)/.bench.lock; }
+	@$(BIN)/python -m bench $(BENCH_ARGS)
 
 wheel: $(SETUP) ## Build a wheel and a source distribution into dist/
 	@$(UV) build --no-build-isolation --python $(BIN)/python --out-dir dist .

@@ -7,4 +7,5 @@ compile() {
 }
 compile --override requirements/overrides.txt requirements/dev.in -o requirements/dev.txt
 compile --no-deps requirements/data.in -o requirements/data.txt
+compile --no-deps requirements/bench.in -o requirements/bench.txt
 grep '^uv==' requirements/dev.in | compile --no-deps - -o requirements/bootstrap.txt

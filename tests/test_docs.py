@@ -1,0 +1,34 @@
+"""The Python in the documentation runs, and the links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page run one after another in one namespace; their assertions hold."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    namespace: dict[str, object] = {}
+    for number, block in enumerate(blocks, 1):
+        exec(compile(block, f"{page.name} block {number}", "exec"), namespace)
+
+
+def test_rust_quick_start_is_the_tested_example() -> None:
+    """The Rust page shows examples/quickstart.rs, which `make test` runs, word for word."""
+    example = (ROOT / "rust" / "specverify" / "examples" / "quickstart.rs").read_text()
+    page = (ROOT / "docs" / "quickstart-rust.md").read_text()
+    [block] = re.findall(r"^```rust\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    assert block == example
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    """Relative links and pictures exist."""
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
