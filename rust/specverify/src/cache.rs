@@ -47,7 +47,7 @@ impl Slots<'_> {
     }
 }
 
-/// One request's part of a step.
+/// One request's part of a step. No two requests of a batch may share a slot that the step wrote (shared prefixes are fine).
 #[derive(Debug, Clone, Copy)]
 pub struct Step<'a> {
     /// The tree whose n + 1 rows the forward pass wrote.

@@ -145,6 +145,16 @@ fn a_rejection_at_the_last_position_is_rolled_back() {
     assert_eq!((accepted.moves, accepted.kept, &accepted.freed[0]), (vec![], vec![17], &(2..2)));
 }
 
+/// cases.md 15: offsets of 32 bits wrap. Slots of a cache of more than 2^32 places.
+#[test]
+fn slots_beyond_32_bits_do_not_wrap() {
+    let tree = DraftTree::new(vec![1, 2], vec![-1, -1]).unwrap();
+    let pages = [u32::MAX, 1 << 28];
+    let slots = Slots::Paged { pages: &pages, page_size: 16 };
+    let plan = CompactionPlan::new(&[Step { tree: &tree, path: &[1], base: 14, slots }]).unwrap();
+    assert_eq!(plan.moves, [(1 << 32, (u64::from(u32::MAX) << 4) + 15)]);
+}
+
 #[test]
 fn a_plan_names_what_is_wrong() {
     let tree = DraftTree::new(vec![1, 2, 3], vec![-1, -1, 0]).unwrap();

@@ -24,21 +24,23 @@ impl Lattice<'_> {
 }
 
 impl Ranking for Lattice<'_> {
-    /// A scan of the row: k is small, and most rows are never asked for more than their first few.
+    /// A scan of the row: k is small, and most rows are never asked for more than their first few. Log-probabilities are at most 0, so
+    /// the bits of their magnitude, then the index, order candidates as one integer and the scan needs no branch.
     fn next(&self, depth: usize, parent: usize, after: Option<usize>) -> Option<(usize, f32)> {
         if depth >= self.candidates.depth() {
             return None;
         }
         let (row, own) = (self.row(depth, parent), self.candidates.row(depth).1);
-        let follows = |j: usize| after.is_none_or(|a| row[j] < row[a] || (row[j] == row[a] && j > a));
-        let mut best: Option<usize> = None;
-        for j in 0..row.len() {
-            let present = row[j] > f32::NEG_INFINITY && own[j] > f32::NEG_INFINITY;
-            if present && follows(j) && best.is_none_or(|b| row[j] > row[b]) {
-                best = Some(j);
-            }
-        }
-        best.map(|j| (j, row[j]))
+        let key = |j: usize, logprob: f32| (u64::from(logprob.abs().to_bits()) << 32) | j as u64;
+        let empty = key(0, f32::NEG_INFINITY);
+        let least = after.map_or(0, |a| key(a, row[a]) + 1);
+        let best = row.iter().zip(own).enumerate().fold(empty, |best, (j, (&logprob, &own))| {
+            let key = key(j, logprob);
+            let better = (key >= least) & (key < best) & (own > f32::NEG_INFINITY);
+            if better { key } else { best }
+        });
+        let j = best as u32 as usize;
+        (best < empty).then(|| (j, row[j]))
     }
 
     fn token(&self, depth: usize, candidate: usize) -> u32 {
