@@ -3,10 +3,12 @@
 
 pub mod cache;
 pub mod coins;
+pub mod couple;
 pub mod draft;
 pub mod error;
 pub mod metrics;
 pub mod params;
+pub mod rows;
 pub mod tree;
 pub mod verify;
 

@@ -1,0 +1,55 @@
+//! Masses: floor(2^40 * exp(y)) as u64 for y = (x - row maximum) / T <= 0, so that sums have no order.
+
+use crate::coins::{LN_2_HIGH, LN_2_LOW};
+
+/// Least y that has a mass: -40 ln 2, rounded towards zero. Below it a token has probability 0 and does not race.
+pub(crate) const LEAST_Y: f32 = -27.725_885;
+/// The mass of the row's maximum, 2^40.
+pub(crate) const ONE: u64 = 1 << 40;
+
+/// (e^r - 1 - r) / r^2 on [-ln 2 / 2, ln 2 / 2], minimax (3e-9).
+const EXP_POLYNOMIAL: [f32; 5] = [0.001_381_459_6, 0.008_368_717_5, 0.041_668_39, 0.166_665_21, 0.499_999_94];
+
+/// floor(2^40 * exp(y)), 0 below [`LEAST_Y`]. The exponential has f32's precision; the rest is exact.
+#[inline(always)]
+pub(crate) fn mass(y: f32) -> u64 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding and subtracting it rounds to an integer
+    let bounded = if y < LEAST_Y { LEAST_Y } else { y };
+    let shifted = bounded * std::f32::consts::LOG2_E + ROUND;
+    let k = shifted - ROUND;
+    let r = (bounded - k * LN_2_HIGH) - k * LN_2_LOW;
+    let mut p = EXP_POLYNOMIAL[0];
+    for c in &EXP_POLYNOMIAL[1..] {
+        p = p * r + c;
+    }
+    let e = (p * r * r + r) + 1.0;
+    // e^y = e * 2^k is normal: its bits give mantissa and exponent, and a shift floors.
+    let bits = e.to_bits().wrapping_add((shifted.to_bits() << 23) & 0xFF80_0000);
+    let mantissa = u64::from((bits & 0x007F_FFFF) | 0x0080_0000) << 17;
+    let mass = mantissa >> (127_u32.wrapping_sub(bits >> 23) & 63);
+    if y < LEAST_Y { 0 } else { mass }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mass_is_floor_of_2_to_the_40_exp() {
+        assert_eq!(mass(0.0), ONE);
+        assert_eq!(mass(-0.0), ONE);
+        assert_eq!(mass(f32::NEG_INFINITY), 0);
+        assert_eq!(mass(f32::from_bits(LEAST_Y.to_bits() + 1)), 0);
+        assert!(mass(LEAST_Y) >= 1);
+        assert!(f64::from(f32::from_bits(LEAST_Y.to_bits() + 1)) < -40.0 * std::f64::consts::LN_2);
+        assert!(f64::from(LEAST_Y) >= -40.0 * std::f64::consts::LN_2);
+        let mut y = -1e-9_f32;
+        while y > LEAST_Y {
+            let exact = ONE as f64 * f64::from(y).exp();
+            let got = mass(y) as f64;
+            assert!((got - exact).abs() <= 1.0 + exact * 1.5e-7, "{y}: {got} {exact}");
+            assert!(mass(y) <= ONE);
+            y *= 1.000_1;
+        }
+    }
+}

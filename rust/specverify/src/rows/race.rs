@@ -1,0 +1,177 @@
+//! The exponential race over a row: the token of id i finishes with score (x_i - max) / T - ln E_i, the greatest score wins, ties go
+//! to the lower id. Groups whose bound does not reach the last place of the podium are not opened.
+
+use pulp::NullaryFnOnce;
+
+use crate::coins::{Coins, GROUP, Stream, exponential, ln, uniform_of};
+use crate::rows::matrix::Element;
+use crate::rows::prepared::View;
+use crate::rows::support::Support;
+
+/// Taken from logarithms that bound others: more than [`ln`] and the bound below can err.
+const SLACK: f32 = 1e-5;
+/// Members that may still win before a group is scored as a whole.
+const FEW: usize = 6;
+
+/// The best finishers so far, best first.
+struct Podium {
+    places: usize,
+    finishers: Vec<(f32, u32)>,
+}
+
+impl Podium {
+    /// The score to reach.
+    #[inline(always)]
+    fn bar(&self) -> f32 {
+        if self.finishers.len() < self.places { f32::NEG_INFINITY } else { self.finishers[self.places - 1].0 }
+    }
+
+    #[inline(always)]
+    fn offer(&mut self, score: f32, id: u32) {
+        if score < self.bar() {
+            return;
+        }
+        let before = |&(s, i): &(f32, u32)| s > score || (s == score && i < id);
+        let place = self.finishers.partition_point(before);
+        if place < self.places {
+            self.finishers.truncate(self.places - 1);
+            self.finishers.insert(place, (score, id));
+        }
+    }
+}
+
+/// A race for `places` places.
+pub(crate) struct Race<'a, E> {
+    /// The row.
+    pub view: View<'a, E>,
+    /// Who takes part.
+    pub support: Support,
+    /// The request's noise.
+    pub coins: Coins,
+    /// Position of the token drawn.
+    pub position: u32,
+    /// Finishers wanted.
+    pub places: usize,
+}
+
+impl<E: Element> NullaryFnOnce for Race<'_, E> {
+    type Output = Vec<(f32, u32)>;
+
+    /// (score, id) of the first finishers, best first; fewer when the support is smaller.
+    #[inline(always)]
+    fn call(self) -> Vec<(f32, u32)> {
+        let mut podium = Podium { places: self.places, finishers: Vec::with_capacity(self.places) };
+        if self.places == 0 {
+            return podium.finishers;
+        }
+        let bounds = self.bounds();
+        // The groups with the greatest bounds first: they set the bar high, and the scan opens few others.
+        let mut first: Vec<usize> = Vec::with_capacity(self.places);
+        if self.places == 1 {
+            let mut best = f32::NEG_INFINITY;
+            for &bound in &bounds {
+                best = if bound > best { bound } else { best };
+            }
+            first.extend(bounds.iter().position(|&bound| bound == best));
+        } else {
+            let mut order: Vec<usize> = (0..bounds.len()).collect();
+            let n = self.places.min(order.len());
+            order.select_nth_unstable_by(n - 1, |&a, &b| bounds[b].total_cmp(&bounds[a]));
+            order.truncate(n);
+            order.sort_unstable();
+            first = order;
+        }
+        for &group in &first {
+            self.open(group, &mut podium);
+        }
+        for (chunk, bounds) in bounds.chunks(16).enumerate() {
+            let bar = podium.bar();
+            let mut reach = false;
+            for &bound in bounds {
+                reach |= bound >= bar;
+            }
+            if !reach {
+                continue;
+            }
+            for (i, &bound) in bounds.iter().enumerate() {
+                let group = chunk * 16 + i;
+                if bound >= podium.bar() && bound > f32::NEG_INFINITY && first.binary_search(&group).is_err() {
+                    self.open(group, &mut podium);
+                }
+            }
+        }
+        podium.finishers
+    }
+}
+
+impl<E: Element> Race<'_, E> {
+    /// A score that no member of a group exceeds, for every group. Since -ln(1 - u) >= u, and log2(1 + f) >= f, the bits of u
+    /// themselves, read as an integer, bound the logarithm of the group's least exponential: no polynomial is needed.
+    #[inline(always)]
+    fn bounds(&self) -> Vec<f32> {
+        /// Bits of 2^6: the least of 64 is an Exp(1) / 64.
+        const ONE_TIMES_64: i32 = (127 + 6) << 23;
+        const SCALE: f32 = std::f32::consts::LN_2 / 8_388_608.0;
+        let maxima = &self.view.prepared.maxima;
+        let mut bounds = vec![f32::NEG_INFINITY; maxima.len()];
+        for (chunk, (bounds, maxima)) in bounds.chunks_mut(64).zip(maxima.chunks(64)).enumerate() {
+            let mut words = [0_u32; 64];
+            for j in 0..16 {
+                let four = self.coins.words(Stream::Race, self.position, (chunk * 16 + j) as u32);
+                words[4 * j..4 * j + 4].copy_from_slice(&four);
+            }
+            for ((bound, &max), word) in bounds.iter_mut().zip(maxima).zip(words) {
+                let log = (uniform_of(word).to_bits() as i32 - ONE_TIMES_64) as f32 * SCALE - SLACK;
+                let y = self.view.scaled(max);
+                let races = y >= self.support.least_y && max >= self.support.threshold;
+                *bound = if races { y - log } else { f32::NEG_INFINITY };
+            }
+        }
+        bounds
+    }
+
+    /// Offers the members of a group that may reach the podium.
+    #[inline(always)]
+    fn open(&self, group: usize, podium: &mut Podium) {
+        let (least, fastest) = self.coins.group_least(self.position, group as u32);
+        let least_log = ln(least);
+        let bar = podium.bar();
+        if self.view.scaled(self.view.prepared.maxima[group]) - (least_log - SLACK) < bar {
+            return;
+        }
+        let x = self.view.group(group);
+        let base = (group * GROUP) as u32;
+        let mut y = [f32::NEG_INFINITY; GROUP];
+        let mut contenders = 0;
+        for i in 0..GROUP {
+            let scaled = self.view.scaled(x[i]);
+            let kept = self.support.keeps(x[i], scaled, base + i as u32) && scaled - (least_log - SLACK) >= bar;
+            y[i] = if kept { scaled } else { f32::NEG_INFINITY };
+            contenders += usize::from(kept);
+        }
+        let mut scores = [f32::NEG_INFINITY; GROUP];
+        if contenders <= FEW {
+            for i in 0..GROUP {
+                if y[i] > f32::NEG_INFINITY && i != fastest as usize {
+                    let word = self.coins.word(Stream::RaceMember, self.position, base + i as u32);
+                    scores[i] = y[i] - ln(least + exponential(word));
+                }
+            }
+        } else {
+            let mut words = [0_u32; GROUP];
+            for j in 0..GROUP / 4 {
+                let four = self.coins.words(Stream::RaceMember, self.position, base / 4 + j as u32);
+                words[4 * j..4 * j + 4].copy_from_slice(&four);
+            }
+            for i in 0..GROUP {
+                scores[i] = y[i] - ln(least + exponential(words[i]));
+            }
+        }
+        scores[fastest as usize] = y[fastest as usize] - least_log;
+        for (i, &score) in scores.iter().enumerate() {
+            if score > f32::NEG_INFINITY && score >= podium.bar() {
+                podium.offer(score, base + i as u32);
+            }
+        }
+    }
+}
