@@ -72,7 +72,9 @@ impl Automaton {
             depth,
             states: Vec::with_capacity(states),
             edges: Vec::with_capacity(edges),
-            index: HashTable::with_capacity(edges),
+            // Entries move when another edge becomes the first, and a table more than half full grows to shed the
+            // marks of what was removed; one at most half full cleans itself in place.
+            index: HashTable::with_capacity(2 * edges),
             hasher: DefaultHashBuilder::default(),
             last: START,
             tail: START,
@@ -107,7 +109,7 @@ impl Automaton {
             edges += 1;
             p = self.states[p as usize].link;
         }
-        self.states.len() + 2 <= self.states.capacity() && self.edges.len() + edges <= self.edges.capacity()
+        self.states.len() + 2 <= self.states.capacity() && self.edges.len() + edges < self.edges.capacity()
     }
 
     /// Bytes on the heap, spare capacity included.
