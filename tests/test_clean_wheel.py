@@ -25,7 +25,9 @@ def test_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None
     venv.create(tmp_path / "env", with_pip=True)
     python = tmp_path / "env" / "bin" / "python"
     environment = {"PATH": str(python.parent), "HOME": str(tmp_path)}
-    environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_PROXY")}
+    environment |= {
+        name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_PROXY")
+    }
     install = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", wheel]
     for command in (install, [python, ROOT / "tests" / "clean_install.py"]):
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)

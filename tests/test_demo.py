@@ -94,7 +94,11 @@ def test_prompts_of_the_common_shapes(tmp_path: Path, row: dict[str, object]) ->
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "line 1 of .* is no JSON"), ("[1]", "line 1 of .* has no prompt; expected one of"), ("\n", "holds no prompt")],
+    [
+        ("{", "line 1 of .* is no JSON"),
+        ("[1]", "line 1 of .* has no prompt; expected one of"),
+        ("\n", "holds no prompt"),
+    ],
 )
 def test_prompts_that_are_none(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "bad.jsonl").write_text(text)

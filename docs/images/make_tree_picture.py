@@ -20,7 +20,7 @@ PATH = [0, 2, 5]
 
 
 def place(tree: sv.DraftTree) -> list[tuple[float, float]]:
-    """A point a row: leaves at equal distances from left to right, a parent above the middle of its children."""
+    """Give each row a point: leaves at equal distances from left to right, a parent above the middle of its children."""
     points: dict[int, tuple[float, float]] = {}
     column = 0.0
 
@@ -47,7 +47,7 @@ def mask(tree: sv.DraftTree) -> Any:
 
 
 def draw_tree(axes: Any) -> None:
-    """The tree, its accepted path in green."""
+    """Draw the tree, its accepted path in green."""
     points = place(TREE)
     for node, parent in enumerate(TREE.parents):
         on = node in PATH
@@ -62,7 +62,9 @@ def draw_tree(axes: Any) -> None:
         side = "root" if row == 0 else f"node {row - 1}"
         axes.text(x + 0.27 + (0.22 if row == 0 else 0), y, side, fontsize=8.5, color=MUTED, va="center")
     x, y = points[PATH[-1] + 1]
-    axes.annotate("", (x, y - 0.78), (x, y - 0.24), arrowprops={"arrowstyle": "->", "color": ACCEPTED, "linewidth": 1.6})
+    axes.annotate(
+        "", (x, y - 0.78), (x, y - 0.24), arrowprops={"arrowstyle": "->", "color": ACCEPTED, "linewidth": 1.6}
+    )
     axes.text(x, y - 0.92, "one more token, the target's own", ha="center", va="top", fontsize=9, color=ACCEPTED)
     for depth in range(4):
         axes.text(-0.95, -depth, f"depth {depth}", fontsize=8.5, color=MUTED, va="center")
@@ -73,7 +75,7 @@ def draw_tree(axes: Any) -> None:
 
 
 def draw_mask(axes: Any) -> None:
-    """The mask: row r may look at the prefix, the root, its ancestors and itself."""
+    """Draw the mask: row r may look at the prefix, the root, its ancestors and itself."""
     seen = mask(TREE)
     size = len(seen)
     path_rows = [0, *(node + 1 for node in PATH)]
@@ -84,7 +86,9 @@ def draw_mask(axes: Any) -> None:
             axes.add_patch(plt.Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, color=color, linewidth=0))
     names = [ROOT, *WORDS]
     axes.set_xticks(np.arange(size) + 0.5, ["prefix,\nroot", *(str(i) for i in range(size - 1))])
-    axes.set_yticks(np.arange(size) + 0.5, [f"row {row}  {name:>6}" for row, name in enumerate(names)], family="DejaVu Sans Mono")
+    axes.set_yticks(
+        np.arange(size) + 0.5, [f"row {row}  {name:>6}" for row, name in enumerate(names)], family="DejaVu Sans Mono"
+    )
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelcolor=MUTED, labelsize=9)
     axes.set_xlim(0, size)
