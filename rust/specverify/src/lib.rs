@@ -7,6 +7,7 @@ pub mod couple;
 pub mod draft;
 pub mod error;
 pub mod metrics;
+pub mod oracle;
 pub mod params;
 pub mod rows;
 pub mod tree;
