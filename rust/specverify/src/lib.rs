@@ -9,6 +9,8 @@ pub mod error;
 pub mod metrics;
 pub mod oracle;
 pub mod params;
+mod pool;
+pub mod request;
 pub mod rows;
 pub mod tree;
 pub mod verify;

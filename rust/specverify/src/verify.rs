@@ -6,6 +6,7 @@
 //! others never read q and take any tree.
 
 pub mod block;
+mod coin_chooser;
 pub mod greedy;
 pub mod lossy_typical;
 pub mod multipath;
@@ -20,7 +21,8 @@ use crate::coins::Stream;
 use crate::error::Result;
 use crate::tree::Topology;
 
-pub use pairing::{AnyTree, Rule, decide};
+pub use coin_chooser::CoinChooser;
+pub use pairing::{AnyTree, NAMES, Rule, decide};
 
 /// A distribution over the vocabulary, read on demand and in blocks so that no f64 copy of a row is needed.
 pub trait Row {
