@@ -253,6 +253,68 @@ impl Sampled for WithoutReplacement {
 }
 
 /// A draft tree whose type says how its nodes were drawn, and so which rules may verify it.
+///
+/// These pairings compile:
+/// ```
+/// # use specverify::verify::{Chooser, Decision, Drafted, Target, block, multipath, recursive, traversal};
+/// # use specverify::{Deterministic, DraftTree, Independent, Paths, Result, WithoutReplacement};
+/// fn verify_0<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<Independent>, c: &mut impl Chooser) -> Result<Decision> {
+///     recursive::verify(p, q, tree, c)
+/// }
+/// fn verify_1<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<WithoutReplacement>, c: &mut impl Chooser) -> Result<Decision> {
+///     traversal::verify(p, q, tree, c)
+/// }
+/// fn verify_2<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<Independent>, c: &mut impl Chooser) -> Result<Decision> {
+///     block::verify(p, q, tree.as_chain()?, c)
+/// }
+/// fn verify_3<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<Paths>, c: &mut impl Chooser) -> Result<Decision> {
+///     multipath::verify(p, q, tree, c)
+/// }
+/// ```
+///
+/// These, of which the rule is not proved for the draws, don't:
+/// ```compile_fail
+/// # use specverify::verify::{Chooser, Decision, Drafted, Target, block, multipath, recursive, traversal};
+/// # use specverify::{Deterministic, DraftTree, Independent, Paths, Result, WithoutReplacement};
+/// fn verify<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<Deterministic>, c: &mut impl Chooser) -> Result<Decision> {
+///     recursive::verify(p, q, tree, c)
+/// }
+/// ```
+/// ```compile_fail
+/// # use specverify::verify::{Chooser, Decision, Drafted, Target, block, multipath, recursive, traversal};
+/// # use specverify::{Deterministic, DraftTree, Independent, Paths, Result, WithoutReplacement};
+/// fn verify<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<Deterministic>, c: &mut impl Chooser) -> Result<Decision> {
+///     block::verify(p, q, tree.as_chain()?, c)
+/// }
+/// ```
+/// ```compile_fail
+/// # use specverify::verify::{Chooser, Decision, Drafted, Target, block, multipath, recursive, traversal};
+/// # use specverify::{Deterministic, DraftTree, Independent, Paths, Result, WithoutReplacement};
+/// fn verify<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<WithoutReplacement>, c: &mut impl Chooser) -> Result<Decision> {
+///     block::verify(p, q, tree.as_chain()?, c)
+/// }
+/// ```
+/// ```compile_fail
+/// # use specverify::verify::{Chooser, Decision, Drafted, Target, block, multipath, recursive, traversal};
+/// # use specverify::{Deterministic, DraftTree, Independent, Paths, Result, WithoutReplacement};
+/// fn verify<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<Paths>, c: &mut impl Chooser) -> Result<Decision> {
+///     traversal::verify(p, q, tree, c)
+/// }
+/// ```
+/// ```compile_fail
+/// # use specverify::verify::{Chooser, Decision, Drafted, Target, block, multipath, recursive, traversal};
+/// # use specverify::{Deterministic, DraftTree, Independent, Paths, Result, WithoutReplacement};
+/// fn verify<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<Independent>, c: &mut impl Chooser) -> Result<Decision> {
+///     multipath::verify(p, q, tree, c)
+/// }
+/// ```
+/// ```compile_fail
+/// # use specverify::verify::{Chooser, Decision, Drafted, Target, block, multipath, recursive, traversal};
+/// # use specverify::{Deterministic, DraftTree, Independent, Paths, Result, WithoutReplacement};
+/// fn verify<T: Target, Q: Drafted>(p: &mut T, q: &Q, tree: &DraftTree<Deterministic>, c: &mut impl Chooser) -> Result<Decision> {
+///     multipath::verify(p, q, tree, c)
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftTree<D: Draws = Deterministic> {
     topology: Topology,
