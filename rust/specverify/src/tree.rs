@@ -174,27 +174,25 @@ impl Topology {
 
     /// Two equal siblings, the earlier first, if there are any.
     pub fn equal_siblings(&self) -> Option<(u32, u32)> {
-        let token = |id: u32| self.tokens[id as usize];
-        for row in 0..self.rows() {
+        let named = |&id: &u32| (id, self.tokens[id as usize]);
+        (0..self.rows()).find_map(|row| {
             let children = self.children(row);
-            if children.len() > 64 {
-                let mut seen = HashMap::with_capacity(children.len());
-                for &b in children {
-                    if let Some(a) = seen.insert(token(b), b) {
-                        return Some((a, b));
-                    }
-                }
-                continue;
-            }
-            // Up to here comparing all pairs is the faster way.
-            for (k, &b) in children.iter().enumerate() {
-                if let Some(&a) = children[..k].iter().find(|&&a| token(a) == token(b)) {
-                    return Some((a, b));
-                }
-            }
-        }
-        None
+            twins(children.len(), children.iter().map(named))
+        })
     }
+}
+
+/// Names of two equal tokens among at most `most` (name, token) pairs, the earlier first.
+fn twins(most: usize, mut siblings: impl Iterator<Item = (u32, u32)> + Clone) -> Option<(u32, u32)> {
+    // Up to here comparing all pairs is the faster way.
+    if most <= 64 {
+        return siblings.clone().enumerate().find_map(|(before, (b, token))| {
+            let twin = siblings.clone().take(before).find(|&(_, other)| other == token);
+            twin.map(|(a, _)| (a, b))
+        });
+    }
+    let mut seen = HashMap::with_capacity(most);
+    siblings.find_map(|(b, token)| seen.insert(token, b).map(|a| (a, b)))
 }
 
 mod sealed {

@@ -81,7 +81,7 @@ impl Beam {
         let k = tokens.len() / rows;
         check_logprobs(logprobs, |i| format!("logprobs[{}][{}]", i / k, i % k))?;
         for (row, (row_tokens, row_logprobs)) in tokens.chunks_exact(k).zip(logprobs.chunks_exact(k)).enumerate() {
-            check_distinct("tokens", row, row_tokens, |j| row_logprobs[j] > f32::NEG_INFINITY)?;
+            check_distinct(row, row_tokens, row_logprobs)?;
         }
         let first = self.tokens.len();
         for (i, (&token, &logprob)) in tokens.iter().zip(logprobs).enumerate() {

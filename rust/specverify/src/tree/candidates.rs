@@ -1,5 +1,6 @@
 //! What a drafter says of the next positions: a few tokens a depth, each with a log-probability.
 
+use super::twins;
 use crate::error::{Error, Result};
 
 /// `[depth, k]` candidate tokens and their log-probabilities, row-major, borrowed from the drafter.
@@ -33,8 +34,8 @@ impl<'a> Candidates<'a> {
         check_logprobs(logprobs, |i| format!("logprobs[{}][{}]", i / k, i % k))?;
         let candidates = Self { tokens, logprobs, k };
         for depth in 0..candidates.depth() {
-            let (row, weights) = candidates.row(depth);
-            check_distinct("tokens", depth, row, |j| weights[j] > f32::NEG_INFINITY)?;
+            let (row, row_logprobs) = candidates.row(depth);
+            check_distinct(depth, row, row_logprobs)?;
         }
         Ok(candidates)
     }
@@ -75,19 +76,16 @@ pub(super) fn check_logprobs(logprobs: &[f32], place: impl Fn(usize) -> String) 
 }
 
 /// No token twice among the places of a row that are in use.
-pub(super) fn check_distinct(argument: &str, row: usize, tokens: &[u32], used: impl Fn(usize) -> bool) -> Result<()> {
-    for j in 1..tokens.len() {
-        if tokens[..j].contains(&tokens[j])
-            && let Some(i) = (0..j).find(|&i| tokens[i] == tokens[j] && used(i) && used(j))
-        {
-            return Err(Error::tree(
-                format!("{argument}[{row}][{j}]"),
-                tokens[j],
-                format!("a token that candidate {i} of the row does not hold: siblings differ"),
-            ));
-        }
+pub(super) fn check_distinct(row: usize, tokens: &[u32], logprobs: &[f32]) -> Result<()> {
+    let used = (0..tokens.len()).filter(|&j| logprobs[j] > f32::NEG_INFINITY);
+    match twins(tokens.len(), used.map(|j| (j as u32, tokens[j]))) {
+        None => Ok(()),
+        Some((i, j)) => Err(Error::tree(
+            format!("tokens[{row}][{j}]"),
+            tokens[j as usize],
+            format!("a token that candidate {i} of the row does not hold: siblings differ"),
+        )),
     }
-    Ok(())
 }
 
 /// A tree of no nodes is never built by accident.
