@@ -3,6 +3,7 @@
 mod args;
 mod beam;
 mod cache;
+mod draft;
 mod errors;
 mod metrics;
 mod params;
@@ -21,5 +22,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cache::CompactionPlan>()?;
     module.add_function(wrap_pyfunction!(cache::compaction_plan, module)?)?;
     module.add_class::<metrics::AcceptanceStats>()?;
+    module.add_class::<draft::Draft>()?;
+    module.add_class::<draft::SuffixDrafter>()?;
+    module.add_class::<draft::NgramDrafter>()?;
     Ok(())
 }
