@@ -46,7 +46,7 @@ impl Support {
         let top_k = usize::try_from(params.top_k).ok().filter(|&k| k > 0 && k < vocab);
         if let Some(k) = top_k {
             let mut head = support.candidates(view, k);
-            if head.len() > k {
+            if head.len() >= k {
                 head.select_nth_unstable_by(k - 1, kept_first);
                 head.truncate(k);
                 support.cut_after(head[k - 1]);
