@@ -1,6 +1,7 @@
 """The Python in the documentation runs, and the links lead somewhere."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ def test_rust_quick_start_is_the_tested_example() -> None:
     page = (ROOT / "docs" / "quickstart-rust.md").read_text()
     [block] = re.findall(r"^```rust\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
     assert block == example
+
+
+def test_accepted_lengths_are_what_the_oracle_computes() -> None:
+    """The table of rules.md is the output of examples/accepted_lengths.rs."""
+    command = ["cargo", "run", "--quiet", "--locked", "--package", "specverify", "--example", "accepted_lengths"]
+    table = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert table.count("\n") == 11
+    assert table in (ROOT / "docs" / "rules.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
