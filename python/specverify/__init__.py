@@ -8,6 +8,8 @@ from specverify._core import (
     AcceptanceStats,
     ArgumentError,
     Beam,
+    Children,
+    Coins,
     CompactionPlan,
     Draft,
     DraftTree,
@@ -22,12 +24,17 @@ from specverify._core import (
     TreeError,
     __version__,
     compaction_plan,
+    coupled_children,
+    derive_seed,
+    probabilities,
 )
 
 __all__ = [
     "AcceptanceStats",
     "ArgumentError",
     "Beam",
+    "Children",
+    "Coins",
     "CompactionPlan",
     "Draft",
     "DraftTree",
@@ -42,4 +49,7 @@ __all__ = [
     "TreeError",
     "__version__",
     "compaction_plan",
+    "coupled_children",
+    "derive_seed",
+    "probabilities",
 ]

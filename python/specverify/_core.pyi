@@ -12,6 +12,8 @@ __version__: str
 # Arrays and tensors of ints iterate as ints at run time; their stubs do not always say so.
 _TokenIds = Iterable[SupportsIndex] | npt.NDArray[Any]
 _Floats = Iterable[SupportsFloat] | npt.NDArray[Any]
+# numpy arrays and tensors of other frameworks in host memory: what speaks DLPack, or numpy's own.
+_Array = Any
 _Draws = Literal["deterministic", "independent", "without_replacement"]
 
 class SpecVerifyError(Exception): ...
@@ -235,3 +237,56 @@ class NgramDrafter:
     def request_bytes(self, request_id: str) -> int: ...
     def __contains__(self, request_id: str, /) -> bool: ...
     def __len__(self) -> int: ...
+
+@final
+class Coins:
+    def __new__(cls, seed: SupportsIndex) -> Self: ...
+    @property
+    def seed(self) -> int: ...
+    def uniform(
+        self,
+        step: SupportsIndex,
+        *,
+        stream: Literal["draft", "accept", "residual", "bonus"],
+        index: SupportsIndex,
+    ) -> float: ...
+    def exponential(self, position: SupportsIndex, token_id: SupportsIndex) -> float: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+    def __getnewargs__(self) -> tuple[int]: ...
+
+def derive_seed(engine_seed: SupportsIndex, request_id: str) -> int: ...
+def probabilities(
+    logits: _Array,
+    *,
+    sampling: SamplingParams,
+    tree: DraftTree | None = None,
+    prompt_token_ids: _TokenIds = (),
+    output_token_ids: _TokenIds = (),
+    stop_token_ids: _TokenIds = (),
+) -> npt.NDArray[np.float64]: ...
+
+@final
+class Children:
+    @property
+    def tokens(self) -> list[int]: ...
+    @property
+    def scores(self) -> list[float]: ...
+    def __len__(self) -> int: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+def coupled_children(
+    logits_row: _Array,
+    k: SupportsIndex,
+    *,
+    sampling: SamplingParams,
+    position: SupportsIndex,
+    prompt_token_ids: _TokenIds = (),
+    output_token_ids: _TokenIds = (),
+    stop_token_ids: _TokenIds = (),
+    path: _TokenIds = (),
+    target_ids: _TokenIds | None = None,
+) -> Children: ...

@@ -1,12 +1,16 @@
 //! The PyO3 module `specverify._core`: conversions and nothing else.
 
 mod args;
+mod arrays;
 mod beam;
 mod cache;
+mod coins;
+mod couple;
 mod draft;
 mod errors;
 mod metrics;
 mod params;
+mod probabilities;
 mod tree;
 
 use pyo3::prelude::*;
@@ -25,5 +29,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<draft::Draft>()?;
     module.add_class::<draft::SuffixDrafter>()?;
     module.add_class::<draft::NgramDrafter>()?;
+    module.add_class::<coins::Coins>()?;
+    module.add_function(wrap_pyfunction!(coins::derive_seed, module)?)?;
+    module.add_function(wrap_pyfunction!(probabilities::probabilities, module)?)?;
+    module.add_class::<couple::Children>()?;
+    module.add_function(wrap_pyfunction!(couple::coupled_children, module)?)?;
     Ok(())
 }

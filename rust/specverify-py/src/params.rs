@@ -254,6 +254,13 @@ impl SamplingParams {
     }
 }
 
+impl SamplingParams {
+    /// A `SamplingParams` argument.
+    pub fn of<'py>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        value.cast::<Self>().cloned().map_err(|_| refuse(name, value, "a SamplingParams"))
+    }
+}
+
 const FIELDS: [&str; 13] = [
     "temperature",
     "top_p",
