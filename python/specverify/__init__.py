@@ -4,6 +4,7 @@ A drafter proposes a :class:`DraftTree`; :func:`verify` decides, without changin
 of its tokens stand, and adds one more.
 """
 
+from specverify import oracle
 from specverify._core import (
     AcceptanceStats,
     ArgumentError,
@@ -15,6 +16,7 @@ from specverify._core import (
     DraftTree,
     DtypeError,
     NgramDrafter,
+    Outcome,
     PairingError,
     RowError,
     SamplingParams,
@@ -27,6 +29,8 @@ from specverify._core import (
     coupled_children,
     derive_seed,
     probabilities,
+    verify,
+    verify_batch,
 )
 
 __all__ = [
@@ -40,6 +44,7 @@ __all__ = [
     "DraftTree",
     "DtypeError",
     "NgramDrafter",
+    "Outcome",
     "PairingError",
     "RowError",
     "SamplingParams",
@@ -51,5 +56,8 @@ __all__ = [
     "compaction_plan",
     "coupled_children",
     "derive_seed",
+    "oracle",
     "probabilities",
+    "verify",
+    "verify_batch",
 ]

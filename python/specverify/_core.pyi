@@ -14,6 +14,10 @@ _TokenIds = Iterable[SupportsIndex] | npt.NDArray[Any]
 _Floats = Iterable[SupportsFloat] | npt.NDArray[Any]
 # numpy arrays and tensors of other frameworks in host memory: what speaks DLPack, or numpy's own.
 _Array = Any
+_Rule = Literal[
+    "auto", "greedy", "target_only", "token", "block", "recursive", "traversal", "multipath", "lossy_typical"
+]
+_LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 _Draws = Literal["deterministic", "independent", "without_replacement"]
 
 class SpecVerifyError(Exception): ...
@@ -290,3 +294,92 @@ def coupled_children(
     path: _TokenIds = (),
     target_ids: _TokenIds | None = None,
 ) -> Children: ...
+
+@final
+class Outcome:
+    @property
+    def tokens(self) -> list[int]: ...
+    @property
+    def path(self) -> list[int]: ...
+    @property
+    def logprobs(self) -> list[float]: ...
+    @property
+    def ranks(self) -> list[int]: ...
+    @property
+    def top_logprobs(self) -> list[list[tuple[int, float]]]: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def rule(self) -> str | None: ...
+    @property
+    def error(self) -> SpecVerifyError | None: ...
+
+def verify(
+    logits: _Array,
+    tree: DraftTree,
+    *,
+    rule: _Rule = "auto",
+    draft_probs: _Array | None = None,
+    sampling: SamplingParams | None = None,
+    position: SupportsIndex | None = None,
+    prompt_token_ids: _TokenIds = (),
+    output_token_ids: _TokenIds = (),
+    stop_token_ids: _TokenIds = (),
+    logprobs_mode: _LogprobsMode = "raw_logprobs",
+    epsilon: SupportsFloat = 0.09,
+    delta: SupportsFloat = 0.3,
+) -> Outcome: ...
+def verify_batch(
+    logits: _Array,
+    trees: Iterable[DraftTree],
+    *,
+    rule: _Rule = "auto",
+    draft_probs: _Array | Sequence[_Array | None] | None = None,
+    samplings: SamplingParams | Iterable[SamplingParams] | None = None,
+    positions: _TokenIds | None = None,
+    prompt_token_ids: Iterable[_TokenIds | None] | None = None,
+    output_token_ids: Iterable[_TokenIds | None] | None = None,
+    stop_token_ids: Iterable[_TokenIds | None] | None = None,
+    logprobs_mode: _LogprobsMode = "raw_logprobs",
+    epsilon: SupportsFloat = 0.09,
+    delta: SupportsFloat = 0.3,
+) -> list[Outcome]: ...
+
+@final
+class Table:
+    def __new__(cls, rows: npt.NDArray[np.float64]) -> Self: ...
+    @property
+    def vocab(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+    def texts(self, length: SupportsIndex) -> npt.NDArray[np.float64]: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
+class Law:
+    @property
+    def texts(self) -> npt.NDArray[np.float64]: ...
+    @property
+    def mean_emitted(self) -> float: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+def law(
+    rule: str,
+    target: Table,
+    drafter: Table,
+    *,
+    length: SupportsIndex,
+    parents: _TokenIds | None = None,
+    draws: Literal["independent", "without_replacement"] = "independent",
+    trees: Iterable[tuple[float, DraftTree]] | None = None,
+    epsilon: SupportsFloat = 0.09,
+    delta: SupportsFloat = 0.3,
+) -> Law: ...
+def total_variation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float: ...
+def path_draws(drafter: Table, paths: SupportsIndex, depth: SupportsIndex) -> list[tuple[float, DraftTree]]: ...

@@ -9,9 +9,11 @@ mod couple;
 mod draft;
 mod errors;
 mod metrics;
+mod oracle;
 mod params;
 mod probabilities;
 mod tree;
+mod verify;
 
 use pyo3::prelude::*;
 
@@ -34,5 +36,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(probabilities::probabilities, module)?)?;
     module.add_class::<couple::Children>()?;
     module.add_function(wrap_pyfunction!(couple::coupled_children, module)?)?;
+    module.add_class::<verify::Outcome>()?;
+    module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(verify::verify_batch, module)?)?;
+    module.add_class::<oracle::Table>()?;
+    module.add_class::<oracle::Law>()?;
+    module.add_function(wrap_pyfunction!(oracle::law, module)?)?;
+    module.add_function(wrap_pyfunction!(oracle::path_draws, module)?)?;
+    module.add_function(wrap_pyfunction!(oracle::total_variation, module)?)?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The exact law of a rule: `specverify.oracle`.
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use specverify::Error;
 use specverify::oracle::Drafts;
@@ -183,7 +183,7 @@ pub fn law(
     epsilon: Option<Bound<'_, PyAny>>,
     delta: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Law> {
-    let fixed = Rule::of(&rule, optional(&epsilon), optional(&delta))?
+    let fixed = Rule::of(Some(&rule), optional(&epsilon), optional(&delta))?
         .fixed()
         .ok_or_else(|| refuse("rule", &rule, "the rule itself: 'auto' looks at the temperature"))?;
     let (target, drafter) = (table("target", &target)?, table("drafter", &drafter)?);
