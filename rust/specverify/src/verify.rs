@@ -3,7 +3,60 @@
 //! The shipped rule with a chooser of coins is the product; the same rule with a branching chooser is the oracle
 //! ([`crate::oracle`]). What each rule may verify is in its signature: [`token`] and [`block`] take a [`crate::tree::Chain`],
 //! [`recursive`] and [`traversal`] a tree of [`crate::tree::Sampled`] draws, [`multipath`] a tree of [`crate::tree::Paths`]. The
-//! others never read q and take any tree.
+//! others never read q and take any tree. So a wrong pairing does not compile:
+//!
+//! ```
+//! # use specverify::verify::{block, multipath, recursive, token, traversal, Chooser, Drafted, Target};
+//! # use specverify::{DraftTree, Independent, Paths, Result, WithoutReplacement};
+//! fn right<T: Target, Q: Drafted>(p: &mut T, q: &Q, coins: &mut impl Chooser) -> Result<()> {
+//!     let chain: DraftTree<Independent> = DraftTree::independent(vec![1, 2], vec![-1, 0])?;
+//!     token::verify(p, q, chain.as_chain()?, coins)?;
+//!     block::verify(p, q, chain.as_chain()?, coins)?;
+//!     recursive::verify(p, q, &chain, coins)?;
+//!     let tree: DraftTree<WithoutReplacement> = DraftTree::without_replacement(vec![1, 2], vec![-1, -1])?;
+//!     traversal::verify(p, q, &tree, coins)?;
+//!     let paths: DraftTree<Paths> = DraftTree::from_paths(&[1, 2, 1, 3], 2)?;
+//!     multipath::verify(p, q, &paths, coins)?;
+//!     Ok(())
+//! }
+//! ```
+//! Chosen nodes are no draws, so no ratio rule takes them:
+//! ```compile_fail,E0277
+//! # use specverify::verify::{traversal, Chooser, Drafted, Target};
+//! # use specverify::{DraftTree, Result};
+//! fn wrong<T: Target, Q: Drafted>(p: &mut T, q: &Q, coins: &mut impl Chooser) -> Result<()> {
+//!     let top_k = DraftTree::new(vec![1, 2], vec![-1, -1])?;
+//!     traversal::verify(p, q, &top_k, coins)?;
+//!     Ok(())
+//! }
+//! ```
+//! ```compile_fail,E0277
+//! # use specverify::verify::{recursive, Chooser, Drafted, Target};
+//! # use specverify::{DraftTree, Result};
+//! fn wrong<T: Target, Q: Drafted>(p: &mut T, q: &Q, coins: &mut impl Chooser) -> Result<()> {
+//!     let merged = DraftTree::from_paths(&[1, 2, 1, 3], 2)?;
+//!     recursive::verify(p, q, &merged, coins)?;
+//!     Ok(())
+//! }
+//! ```
+//! ```compile_fail,E0599
+//! # use specverify::verify::{block, Chooser, Drafted, Target};
+//! # use specverify::{DraftTree, Result};
+//! fn wrong<T: Target, Q: Drafted>(p: &mut T, q: &Q, coins: &mut impl Chooser) -> Result<()> {
+//!     let n_gram = DraftTree::new(vec![1, 2], vec![-1, 0])?;
+//!     block::verify(p, q, n_gram.as_chain()?, coins)?;
+//!     Ok(())
+//! }
+//! ```
+//! ```compile_fail,E0308
+//! # use specverify::verify::{multipath, Chooser, Drafted, Target};
+//! # use specverify::{DraftTree, Result};
+//! fn wrong<T: Target, Q: Drafted>(p: &mut T, q: &Q, coins: &mut impl Chooser) -> Result<()> {
+//!     let siblings = DraftTree::independent(vec![1, 2], vec![-1, -1])?;
+//!     multipath::verify(p, q, &siblings, coins)?;
+//!     Ok(())
+//! }
+//! ```
 
 pub mod block;
 mod coin_chooser;

@@ -97,7 +97,7 @@ mod tests {
                     assert_eq!(hit(&scaled, &mut aim.clone()), Some(only), "{weights:?} {aim}");
                 }
             }
-            assert!((0..10_000).all(|seed| pick(seed, &weights) == Some(only)));
+            assert!((0..10_000).all(|seed| pick(seed, &weights) == Some(only as u32)));
         }
         assert_eq!(pick(0, &[0.0; 3]), None);
         assert_eq!(pick(0, &[]), None);
