@@ -160,16 +160,16 @@ impl Header {
         if columns == 0 {
             return raise(&Error::shape(name, format!("{:?}", self.shape), "at least one column"));
         }
-        // The strides of dimensions of length 0 and 1 mean nothing and may hold anything.
+        // The strides of dimensions of length 0 and 1, and of empty arrays, mean nothing and may hold anything.
         let row_stride = match &self.strides {
             Some(strides) if rows > 1 => strides[0],
             _ => columns as i64,
         };
         let column_stride = match &self.strides {
-            Some(strides) if columns > 1 => strides[1],
+            Some(strides) if rows > 0 && columns > 1 => strides[1],
             _ => 1,
         };
-        let layout = || format!("{:?} with strides {:?} (in elements)", self.shape, self.strides);
+        let layout = || format!("{:?} with strides [{row_stride}, {column_stride}] (in elements)", self.shape);
         if column_stride != 1 || row_stride < columns as i64 {
             let expected = "rows that are contiguous and do not overlap: pass a contiguous copy";
             return raise(&Error::shape(name, layout(), expected));
