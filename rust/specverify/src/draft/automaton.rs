@@ -269,7 +269,7 @@ impl Automaton {
         new
     }
 
-    /// Splits off the strings of `q` that end longest string of `p` + `token`: from now on they occur more often.
+    /// Splits off the strings of `q` that end the longest string of `p` + `token`: from now on they occur more often.
     fn split(&mut self, mut p: u32, token: u32, q: u32) -> u32 {
         let clone = self.states.len() as u32;
         let old = self.states[q as usize];

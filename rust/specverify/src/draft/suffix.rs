@@ -48,8 +48,9 @@ const MAX_DEPTH: usize = 1 << 16;
 
 /// A suffix index over each request's prompt and output, and optionally over earlier outputs.
 ///
-/// Appending a token takes well under a microsecond on ordinary text and at most a step for each of `max_depth` suffixes;
-/// a draft takes about ten nanoseconds a token. Memory is linear in the text (at most 2 states and 3 edges a token).
+/// A token and a chain of 8 take about a microsecond on source code (`benches/draft.rs`). Appending costs at most a step
+/// for each of `max_depth` suffixes, amortised; memory is linear in the text (at most 2 states and 3 edges a token, about
+/// 60 bytes on source code).
 #[derive(Debug, Clone)]
 pub struct SuffixDrafter {
     config: SuffixConfig,
