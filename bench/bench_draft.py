@@ -74,7 +74,7 @@ class Arctic:
         return list(draft.token_ids)
 
 
-SUFFIX = {"specverify": Suffix, "arctic-inference": Arctic}
+SUFFIX: dict[str, type[Suffix | Arctic]] = {"specverify": Suffix, "arctic-inference": Arctic}
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -137,7 +137,7 @@ class VllmNgram:
         return drafts
 
 
-NGRAM = {"specverify": Ngram, "vLLM (numba)": VllmNgram}
+NGRAM: dict[str, type[Ngram | VllmNgram]] = {"specverify": Ngram, "vLLM (numba)": VllmNgram}
 
 
 @pytest.mark.parametrize("batch", BATCHES)
