@@ -49,6 +49,7 @@ def coupled(request: Request, output: list[int], rng: np.random.Generator) -> sv
     tokens: list[int] = []
     parents: list[int] = []
     chain: list[int] = []
+    parent = -1
     for _ in range(int(rng.integers(1, 4))):
         row = request.logits(request.prompt + output + chain) + rng.normal(0, 0.5, V).astype(np.float32)
         children = sv.coupled_children(
@@ -61,10 +62,10 @@ def coupled(request: Request, output: list[int], rng: np.random.Generator) -> sv
             path=chain,
             stop_token_ids=request.stops,
         )
-        parent = len(tokens) - 1 if not chain else first
-        first = len(tokens)
-        tokens += children.tokens
+        nodes = len(tokens)
         parents += [parent] * len(children)
+        tokens += children.tokens
+        parent = nodes  # the best child goes on
         chain.append(children.tokens[0])
     return sv.DraftTree(tokens, parents)
 
@@ -88,7 +89,7 @@ def generate(requests: list[Request], drafters: list[Drafter], rng: np.random.Ge
     """The texts, and how many drafts stood. The batch is in another order in every step."""
     outputs: list[list[int]] = [[] for _ in requests]
     accepted = 0
-    going = [r for r in range(len(requests))]
+    going = list(range(len(requests)))
     while going:
         order = [int(r) for r in rng.permutation(going)]
         trees = [drafters[r](requests[r], outputs[r], rng) for r in order]

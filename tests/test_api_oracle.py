@@ -86,7 +86,7 @@ def test_malformed_tables_are_named(rows: Any) -> None:
     if rows is not None and np.shape(rows) == (0, 3):
         assert oracle.Table(rows).depth == 0  # a model of the empty text: no row is wrong
         return
-    with pytest.raises(sv.SpecVerifyError, match="rows|vocab"):
+    with pytest.raises(sv.SpecVerifyError, match=r"rows|vocab"):
         oracle.Table(rows)
 
 
