@@ -26,7 +26,7 @@ FIELDS: dict[str, Any] = {
     "logit_bias": st.none() | st.dictionaries(st.integers(0, 2**32 - 1), st.floats(-100, 100), min_size=1),
     "allowed_token_ids": st.none() | st.lists(st.integers(0, 2**32 - 1), min_size=1),
     "bad_words_token_ids": st.none() | st.lists(st.lists(st.integers(0, 9), min_size=1), min_size=1),
-    "logprobs": st.none() | st.integers(0, 100),
+    "logprobs": st.none() | st.integers(-1, 100),
 }
 
 

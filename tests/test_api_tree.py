@@ -217,6 +217,7 @@ def test_compaction_leaves_the_accepted_path_as_a_chain() -> None:
         (([sv.DraftTree.chain([5])], [[-1]], [0]), {}, sv.ArgumentError, r"paths\[0\]\[0\] is -1"),
         (([sv.DraftTree.chain([5])], [[0]], [-1]), {}, sv.ArgumentError, r"bases\[0\] is -1"),
         (([sv.DraftTree.chain([5])], [[0]], [2**64 - 1]), {}, sv.ArgumentError, r"bases\[0\]"),
+        (([sv.DraftTree.chain([5])], [[0]], [2**63 - 2]), {}, sv.ArgumentError, "a slot is"),
         (([sv.DraftTree.chain([5])], [[0]], [0]), {"pages": [[1]]}, sv.ArgumentError, "page_size is None"),
         (([sv.DraftTree.chain([5])], [[0]], [0]), {"pages": [[]], "page_size": 4}, sv.ShapeError, "pages"),
         (([sv.DraftTree.chain([5])], [[0]], [0]), {"pages": [[0]], "page_size": 0}, sv.ArgumentError, "page_size"),

@@ -341,6 +341,8 @@ def test_case_29_logprobs_are_those_of_the_emitted_rows() -> None:
         assert [value for _, value in top] == pytest.approx([expected[i] for i, _ in top], abs=1e-5)
     batch = sv.verify_batch(logits, [TREE], samplings=params)[0]
     assert (batch.logprobs, batch.top_logprobs) == (out.logprobs, out.top_logprobs)
+    whole = sv.verify(logits, TREE, sampling=sv.SamplingParams(temperature=0, logprobs=-1))
+    assert [len(top) for top in whole.top_logprobs] == [V] * len(whole.tokens)
     silent = sv.verify_batch(logits, [TREE], samplings=sv.SamplingParams(temperature=0))[0]
     assert (silent.logprobs, silent.top_logprobs, silent.ranks) == ([], [], [])
 
@@ -511,7 +513,7 @@ def wild_requests(draw: st.DrawFn) -> tuple[Any, sv.DraftTree, dict[str, Any]]:
         logit_bias=draw(st.none() | st.dictionaries(token, st.floats(-1e30, 1e30))),
         allowed_token_ids=draw(st.none() | st.lists(token, min_size=1)),
         bad_words_token_ids=draw(st.none() | st.lists(st.lists(token, min_size=1, max_size=2), max_size=2)),
-        logprobs=draw(st.sampled_from([None, 0, 2, 10**6])),
+        logprobs=draw(st.sampled_from([None, -1, 0, 2, 10**6])),
     )
     keywords = {
         "rule": draw(

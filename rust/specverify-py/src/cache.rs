@@ -39,7 +39,8 @@ impl CompactionPlan {
     }
 
     fn __repr__(&self) -> String {
-        format!("CompactionPlan(moves={:?}, kept={:?}, freed={:?})", self.0.moves, self.0.kept, self.0.freed)
+        let freed: Vec<_> = self.0.freed.iter().map(|range| format!("range({}, {})", range.start, range.end)).collect();
+        format!("CompactionPlan(moves={:?}, kept={:?}, freed=[{}])", self.0.moves, self.0.kept, freed.join(", "))
     }
 }
 
@@ -144,7 +145,9 @@ pub fn compaction_plan(
         })
         .collect();
     let plan = specverify::cache::CompactionPlan::new(&steps).or_raise(py)?;
-    match plan.moves.iter().flat_map(|&(from, to)| [from, to]).find(|&slot| i64::try_from(slot).is_err()) {
+    let moved = plan.moves.iter().flat_map(|&(from, to)| [from, to]);
+    let ends = plan.freed.iter().map(|range| range.end);
+    match moved.chain(plan.kept.iter().copied()).chain(ends).find(|&slot| i64::try_from(slot).is_err()) {
         None => Ok(CompactionPlan(plan)),
         Some(slot) => Err(exception(py, &Error::argument("a slot", slot, SLOT))),
     }

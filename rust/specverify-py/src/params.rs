@@ -41,7 +41,7 @@ fn shortest(value: f32) -> f64 {
 /// bad_words_token_ids : sequence of sequences of int, optional
 ///     Token sequences that may not be completed.
 /// logprobs : int or None, default None
-///     Logprobs of that many others a position, beside the emitted token's; None computes none.
+///     Logprobs of that many others a position, beside the emitted token's; -1 for all, None computes none.
 ///
 /// Raises
 /// ------
@@ -71,6 +71,17 @@ fn as_seed(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
         return Ok(None);
     }
     u64::try_from(seed).map(Some).map_err(|_| refuse("seed", value, expected))
+}
+
+/// A vocabulary has fewer ids than this.
+const WHOLE_VOCABULARY: u32 = u32::MAX;
+
+fn as_count(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let expected = "an int in [0, 2^31), or -1 for the whole vocabulary";
+    match integer::<i32>("logprobs", value, expected)? {
+        -1 => Ok(WHOLE_VOCABULARY),
+        count => u32::try_from(count).map_err(|_| refuse("logprobs", value, expected)),
+    }
 }
 
 fn as_bias(value: &Bound<'_, PyAny>) -> PyResult<Vec<(u32, f32)>> {
@@ -145,7 +156,7 @@ impl SamplingParams {
                 .map(|ids| token_ids("allowed_token_ids", ids))
                 .transpose()?,
             bad_words: optional(&bad_words_token_ids).map(as_words).transpose()?.unwrap_or_default(),
-            logprobs: optional(&logprobs).map(|count| integer("logprobs", count, whole)).transpose()?,
+            logprobs: optional(&logprobs).map(as_count).transpose()?,
         };
         params.validated().or_raise(py).map(Self)
     }
@@ -229,10 +240,10 @@ impl SamplingParams {
         Some(self.0.bad_words.clone()).filter(|words| !words.is_empty())
     }
 
-    /// Logprobs of that many others a position.
+    /// Logprobs of that many others a position; -1 for the whole vocabulary.
     #[getter]
-    fn logprobs(&self) -> Option<u32> {
-        self.0.logprobs
+    fn logprobs(&self) -> Option<i64> {
+        self.0.logprobs.map(|count| if count == WHOLE_VOCABULARY { -1 } else { count.into() })
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
