@@ -210,6 +210,24 @@ def test_aborted_requests_leave_nothing_behind(engine: Engine) -> None:
     assert not engine.scheduler.running
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_structured_output_is_the_same_whatever_is_drafted(engine: Engine, temperature: float) -> None:
+    """The grammar's mask lies on the logits, along the drafts as a chain; drafts that break the grammar are cut by vLLM."""
+    from vllm.sampling_params import StructuredOutputsParams
+
+    grammar = StructuredOutputsParams(regex="((<7>|<8>)<9>){5}<3>")
+    options = {"temperature": temperature, "structured_outputs": grammar, "ignore_eos": False}
+    requests = [(SHORT, params(**options)), (LOOP, params(temperature=temperature)), (LOOP, params(**options, seed=1))]
+    expected = undrafted(engine, requests)
+    for text in (expected[0], expected[2]):
+        assert set(text[:10:2]) <= {7, 8}
+        assert text[1:10:2] == [9] * 5
+        assert text[10:] == [3, EOS]
+    for script in (oracle(whole(requests, expected)), wrong, lambda tokens, room: [7, 9, 7, 9][:room]):
+        with engine.drafting(script):
+            assert engine.texts(requests) == expected
+
+
 UNSERVED = {
     "logprobs": params(logprobs=-1),
     "logprob_token_ids": params(logprob_token_ids=[1, 2]),
