@@ -142,7 +142,7 @@ class IndexProposer(Proposer):
         if held is not record or indexed > len(tokens):
             # New, an id used again, or tokens taken back (a failed KV load).
             if held is not None:
-                self._drafter.abort(request_id)
+                self._drafter.stop(request_id)
             prompt_end = min(record.num_prompt_tokens, len(tokens))
             self._drafter.start(request_id, tokens[:prompt_end])
             indexed = prompt_end
@@ -170,4 +170,4 @@ class NgramProposer(IndexProposer):
     """Drafts what followed the last few tokens where they stood before (prompt lookup)."""
 
     DRAFTER = sv.NgramDrafter
-    OPTIONS = ("min_n", "max_n")
+    OPTIONS = ("min_n", "max_n", "occurrence")

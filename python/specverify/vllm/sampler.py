@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,7 +166,7 @@ class Sampler:
     """
 
     def __init__(self, logprobs_mode: str = "raw_logprobs") -> None:
-        self._mode = "processed" if logprobs_mode.startswith("processed") else "raw"
+        self._logprobs_mode = logprobs_mode
 
     def sample(self, logits: torch.Tensor, turns: Sequence[Turn]) -> Step:
         """Emit each request's tokens.
@@ -193,7 +194,7 @@ class Sampler:
             prompt_token_ids=[turn.prompt if turn.served.reads_prompt else () for turn in turns],
             output_token_ids=[turn.output if turn.served.reads_output else () for turn in turns],
             stop_token_ids=[turn.served.stop_token_ids for turn in turns],
-            logprobs_mode=self._mode,
+            logprobs_mode=self._logprobs_mode,
         )
         errors = {}
         emitted: list[list[int]] = []
@@ -208,7 +209,42 @@ class Sampler:
         tokens = np.full((len(turns), max(width, 2) if errors else width), PLACEHOLDER, dtype=np.int32)
         for index, row in enumerate(emitted):
             tokens[index, : len(row)] = row
-        return Step(torch.from_numpy(tokens), self._logprobs(turns, outcomes, tokens), errors)
+        return Step(torch.from_numpy(tokens), _logprobs(turns, outcomes, tokens), errors)
 
-    def _logprobs(self, turns, outcomes, tokens):
+
+
+def _logprobs(turns: Sequence[Turn], outcomes: Sequence[sv.Outcome], tokens: npt.NDArray[np.int32]) -> LogprobsTensors | None:
+    """Lay out what the outcomes hold as vLLM reads it; rows of placeholders and of requests that did not ask are zeros."""
+    asked = [turn.served.params.logprobs for turn in turns]
+    most = max((k for k in asked if k is not None), default=None)
+    if most is None:
         return None
+    from vllm.v1.outputs import LogprobsTensors
+
+    batch, width = tokens.shape
+    ids = np.zeros((batch, width, most + 1), dtype=np.int32)
+    values = np.zeros((batch, width, most + 1), dtype=np.float32)
+    ranks = np.zeros((batch, width), dtype=np.int64)
+    for index, (k, outcome) in enumerate(zip(asked, outcomes, strict=True)):
+        if k is None:
+            continue
+        for column, (logprob, rank, top) in enumerate(
+            zip(outcome.logprobs, outcome.ranks, outcome.top_logprobs, strict=True)
+        ):
+            ids[index, column, 0], values[index, column, 0], ranks[index, column] = outcome.tokens[column], logprob, rank
+            for place, (token, value) in enumerate(_filled(top, k), start=1):
+                ids[index, column, place], values[index, column, place] = token, value
+    return LogprobsTensors(
+        torch.from_numpy(ids.reshape(-1, most + 1)),
+        torch.from_numpy(values.reshape(-1, most + 1)),
+        torch.from_numpy(ranks.reshape(-1)),
+    )
+
+
+def _filled(top: list[tuple[int, float]], k: int) -> list[tuple[int, float]]:
+    """`k` tokens: where filters leave fewer, vLLM lists others at -inf. Distinct ids, since its front end keys by them."""
+    if len(top) < k:
+        kept = {token for token, _ in top}
+        others = (token for token in count() if token not in kept)
+        top = [*top, *((token, float("-inf")) for token in islice(others, k - len(top)))]
+    return top
