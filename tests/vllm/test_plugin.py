@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import vllm
 from vllm import SamplingParams
+from vllm.config import VllmConfig
 from vllm.engine.arg_utils import EngineArgs
 from vllm.exceptions import VLLMValidationError
 from vllm.platforms import current_platform
@@ -77,7 +78,8 @@ def test_start_up_refusals_name_the_reason(tiny_model: str, options: dict[str, A
 
 
 def test_v2_runner_is_refused(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
+    # As VLLM_USE_V2_MODEL_RUNNER=1 does; vLLM caches its environment once an engine runs.
+    monkeypatch.setattr(VllmConfig, "use_v2_model_runner", property(lambda self: True))
     with pytest.raises(Exception, match="unset VLLM_USE_V2_MODEL_RUNNER"):
         config(tiny_model)
 

@@ -61,7 +61,12 @@ def test_a_draft_is_refused_where_it_first_differs() -> None:
 
 def test_padding_is_never_a_draft() -> None:
     """Case 28 (vllm #44054): -1 from some place on; 0, which the model is fed instead, is not taken for a draft either."""
-    step = Sampler().sample(rows(5, 0, 0, 7), [turn([5, -1, -1]), ])
+    step = Sampler().sample(
+        rows(5, 0, 0, 7),
+        [
+            turn([5, -1, -1]),
+        ],
+    )
     assert step.tokens.tolist() == [[5, 0, PLACEHOLDER, PLACEHOLDER]]
 
 
@@ -91,7 +96,7 @@ def test_logprobs_lie_as_vllm_reads_them() -> None:
     """Case 29 (vllm #34497): one of three drafts accepted; a request without logprobs beside one with."""
     logits = torch.randn(7, 16, generator=torch.Generator().manual_seed(3))
     best = logits.argmax(-1).tolist()
-    turns = [turn(best[:1] + [(best[1] + 1) % 16, 2], logprobs=3), turn(), turn([], logprobs=0), turn(logprobs=5)]
+    turns = [turn([best[0], (best[1] + 1) % 16, 2], logprobs=3), turn(), turn([], logprobs=0), turn(logprobs=5)]
     step = Sampler().sample(logits, turns)
     tokens, logprobs = RejectionSampler.parse_output(step.tokens, 16, logprobs_tensors=step.logprobs)
     assert tokens == [best[:2], [best[4]], [best[5]], [best[6]]]
@@ -103,7 +108,9 @@ def test_logprobs_lie_as_vllm_reads_them() -> None:
             continue
         top = expected[row].topk(k)
         assert logprobs.logprob_token_ids[at].tolist()[: k + 1] == [best[row], *top.indices.tolist()]
-        assert logprobs.logprobs[at].tolist()[: k + 1] == pytest.approx([expected[row].max(), *top.values.tolist()], abs=1e-5)
+        assert logprobs.logprobs[at].tolist()[: k + 1] == pytest.approx(
+            [expected[row].max().item(), *top.values.tolist()], abs=1e-5
+        )
         assert logprobs.sampled_token_ranks[at] == 1
 
 
@@ -138,10 +145,10 @@ def test_min_p_acts_on_every_row_of_a_draft() -> None:
 
 def test_frequency_penalty_follows_the_drafts() -> None:
     """Case 13 (vllm #18902): draft [7, 7]; 7 leads by less than one penalty."""
-    logits = torch.zeros(3, 16)
+    logits = torch.full((3, 16), -9.0)
     logits[:, 7], logits[:, 8] = 1.5, 1.0
     assert Sampler().sample(logits, [turn([7, 7], frequency_penalty=1.0)]).tokens.tolist() == [[7, 8, PLACEHOLDER]]
-    assert Sampler().sample(logits, [turn([8, 7], output=[7], frequency_penalty=1.0)]).tokens.tolist() == [[8, 7, 7]]
+    assert Sampler().sample(logits, [turn([8, 7], output=[7], frequency_penalty=1.0)]).tokens.tolist() == [[8, 7, 8]]
 
 
 def test_uniform_rows_give_many_tokens() -> None:

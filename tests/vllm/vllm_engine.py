@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 # Before vLLM is imported. One engine in the test's own process; no spinning OpenMP threads (a decode step: 4 to 14 times faster).
@@ -17,6 +18,7 @@ os.environ.update(
     GOMP_SPINCOUNT="0",
     OMP_WAIT_POLICY="passive",
     KMP_BLOCKTIME="0",
+    TORCHDYNAMO_DISABLE="1",  # vLLM compiles a helper of its logprobs: a minute
 )
 
 from scripted_proposer import Script, ScriptedProposer
@@ -28,6 +30,15 @@ EOS = 2
 
 # vLLM finds the entry point of an installed package; the tests must also run from a source tree.
 plugin.register()
+
+
+@dataclass
+class Counts:
+    """Of an engine, over a while."""
+
+    drafted: int = 0
+    accepted: int = 0
+    preempted: int = 0
 
 
 class Engine:
@@ -72,11 +83,29 @@ class Engine:
     def texts(self, requests: Sequence[tuple[list[int], Any]]) -> list[list[int]]:
         return [list(output.token_ids) for output in self.outputs(requests)]
 
-    def count(self, metric: str) -> int:
-        """A counter of vLLM's, by its name without the prefix."""
-        found = [m.value for m in self.llm.get_metrics() if m.name == f"vllm:{metric}"]
-        assert len(found) == 1, metric
-        return int(found[0])
+    @contextmanager
+    def counting(self) -> Iterator[Counts]:
+        """Count what is drafted, accepted and preempted meanwhile. vLLM's counters are the process's, not an engine's."""
+        counts, forward, preempt = Counts(), self.runner.rejection_sampler.forward, self.scheduler._preempt_request
+
+        def counted_forward(metadata: Any, *args: Any) -> Any:
+            output = forward(metadata, *args)
+            emitted = (output.sampled_token_ids >= 0).sum(1).tolist()
+            counts.drafted += sum(metadata.num_draft_tokens)
+            counts.accepted += sum(max(tokens - 1, 0) for tokens in emitted)
+            return output
+
+        def counted_preempt(*args: Any, **kwargs: Any) -> Any:
+            counts.preempted += 1
+            return preempt(*args, **kwargs)
+
+        self.runner.rejection_sampler.forward = counted_forward
+        self.scheduler._preempt_request = counted_preempt
+        try:
+            yield counts
+        finally:
+            self.runner.rejection_sampler.forward = forward
+            del self.scheduler._preempt_request
 
     @contextmanager
     def drafting(self, script: Script | None) -> Iterator[None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ PLACEHOLDER = -1
 class Unservable(ValueError):
     """A request that this version can't serve, and why. Ends or rejects that request, never the engine."""
 
+
+LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 
 _NOTHING = sv.DraftTree.chain([])
 
@@ -114,7 +116,9 @@ def serve(params: SamplingParams, seed: int) -> Served:
         Names the parameter, its value and what was expected.
     """
     if params.logprobs == -1:
-        raise Unservable("logprobs is -1: expected a number of tokens; the logprobs of a whole vocabulary are not returned")
+        raise Unservable(
+            "logprobs is -1: expected a number of tokens; the logprobs of a whole vocabulary are not returned"
+        )
     if ids := getattr(params, "logprob_token_ids", None):
         raise Unservable(f"logprob_token_ids is {ids}: expected None; logprobs are those of the likeliest tokens")
     if (budget := getattr(params, "thinking_token_budget", None)) is not None:
@@ -161,11 +165,11 @@ class Sampler:
 
     Parameters
     ----------
-    logprobs_mode : str
-        The engine's: "raw_logprobs" or "processed_logprobs".
+    logprobs_mode : {"raw_logprobs", "processed_logprobs"}
+        The engine's.
     """
 
-    def __init__(self, logprobs_mode: str = "raw_logprobs") -> None:
+    def __init__(self, logprobs_mode: LogprobsMode = "raw_logprobs") -> None:
         self._logprobs_mode = logprobs_mode
 
     def sample(self, logits: torch.Tensor, turns: Sequence[Turn]) -> Step:
@@ -212,8 +216,9 @@ class Sampler:
         return Step(torch.from_numpy(tokens), _logprobs(turns, outcomes, tokens), errors)
 
 
-
-def _logprobs(turns: Sequence[Turn], outcomes: Sequence[sv.Outcome], tokens: npt.NDArray[np.int32]) -> LogprobsTensors | None:
+def _logprobs(
+    turns: Sequence[Turn], outcomes: Sequence[sv.Outcome], tokens: npt.NDArray[np.int32]
+) -> LogprobsTensors | None:
     """Lay out what the outcomes hold as vLLM reads it; rows of placeholders and of requests that did not ask are zeros."""
     asked = [turn.served.params.logprobs for turn in turns]
     most = max((k for k in asked if k is not None), default=None)
@@ -231,7 +236,11 @@ def _logprobs(turns: Sequence[Turn], outcomes: Sequence[sv.Outcome], tokens: npt
         for column, (logprob, rank, top) in enumerate(
             zip(outcome.logprobs, outcome.ranks, outcome.top_logprobs, strict=True)
         ):
-            ids[index, column, 0], values[index, column, 0], ranks[index, column] = outcome.tokens[column], logprob, rank
+            ids[index, column, 0], values[index, column, 0], ranks[index, column] = (
+                outcome.tokens[column],
+                logprob,
+                rank,
+            )
             for place, (token, value) in enumerate(_filled(top, k), start=1):
                 ids[index, column, place], values[index, column, place] = token, value
     return LogprobsTensors(
