@@ -3,6 +3,8 @@
 //! `read` is a plain sum over the batch, the machine's read bandwidth on as many threads; `maxima` is the pass over the groups;
 //! `race` draws every row's token.
 
+#![allow(missing_docs, reason = "criterion_group! makes an undocumented function")]
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use specverify::rows::{Context, Matrix, Simd, TargetRows, Values, maxima_only};
 use specverify::verify::{Row, Target};

@@ -85,6 +85,7 @@ impl Coins {
 
     /// One word. `at` is the position for the race's streams, where `index` is a group or an id, and the step for the others,
     /// where `index` is a node.
+    #[inline(always)]
     pub fn word(self, stream: Stream, at: u32, index: u32) -> u32 {
         if stream.is_race() {
             self.words(stream, at, index / 4)[(index % 4) as usize]
@@ -102,6 +103,7 @@ impl Coins {
     }
 
     /// The group's least exponential, and the member (0 to 63) that has it.
+    #[inline(always)]
     pub fn group_least(self, position: u32, group: u32) -> (f32, u32) {
         let least = exponential(self.word(Stream::Race, position, group)) * (1.0 / GROUP as f32);
         (least, self.word(Stream::RaceIndex, position, group) >> 26)

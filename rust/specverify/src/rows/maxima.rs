@@ -1,6 +1,6 @@
 //! Maxima of groups of 64 ids: the one pass over a row that everything else starts from.
 
-use pulp::NullaryFnOnce;
+use pulp::{Simd as Vectors, WithSimd};
 
 use crate::coins::GROUP;
 use crate::error::RowFault;
@@ -37,35 +37,46 @@ struct Maxima<'a, E> {
     out: &'a mut [f32],
 }
 
-impl<E: Element> NullaryFnOnce for Maxima<'_, E> {
+impl<E: Element> WithSimd for Maxima<'_, E> {
     type Output = bool;
 
     /// Whether the row may hold a NaN or +inf. A sum catches both for the price of an addition: it is NaN when there is a NaN, or
-    /// +inf beside -inf; and alone +inf is the maximum. It may be NaN for nothing when finite values overflow.
+    /// +inf beside -inf; and alone +inf makes it +inf. It may be either for nothing when finite values overflow.
     #[inline(always)]
-    fn call(self) -> bool {
-        let mut sums = [0.0_f32; 16];
-        for (group, out) in self.out.iter_mut().enumerate() {
-            let x = load(self.row, group);
-            let mut m = [0.0_f32; 16];
-            for i in 0..16 {
-                m[i] = greater(greater(x[i], x[i + 16]), greater(x[i + 32], x[i + 48]));
-                sums[i] += (x[i] + x[i + 16]) + (x[i + 32] + x[i + 48]);
+    fn with_simd<S: Vectors>(self, simd: S) -> bool {
+        let mut sum = simd.splat_f32s(0.0);
+        let (full, rest) = self.row.as_chunks::<GROUP>();
+        for (chunk, out) in full.iter().zip(&mut *self.out) {
+            let mut x = [0.0; GROUP];
+            for (x, e) in x.iter_mut().zip(chunk) {
+                *x = e.f32();
             }
-            for width in [8, 4, 2, 1] {
-                for i in 0..width {
-                    m[i] = greater(m[i], m[i + width]);
-                }
-            }
-            *out = m[0];
+            *out = group_max(simd, &x, &mut sum);
         }
-        sums.iter().any(|sum| sum.is_nan() || *sum == f32::INFINITY)
+        if !rest.is_empty() {
+            self.out[full.len()] = group_max(simd, &load(self.row, full.len()), &mut sum);
+        }
+        let sum = simd.reduce_sum_f32s(sum);
+        sum.is_nan() || sum == f32::INFINITY
     }
+}
+
+/// The maximum of a group, its members added to `sum`.
+#[inline(always)]
+fn group_max<S: Vectors>(simd: S, x: &[f32; GROUP], sum: &mut S::f32s) -> f32 {
+    let (vectors, _) = S::as_simd_f32s(x);
+    let (mut max, mut part) = (vectors[0], vectors[0]);
+    for &v in &vectors[1..] {
+        max = simd.max_f32s(max, v);
+        part = simd.add_f32s(part, v);
+    }
+    *sum = simd.add_f32s(*sum, part);
+    simd.reduce_max_f32s(max)
 }
 
 /// Writes the maximum of every group of 64 ids to `out`, one a group.
 pub(crate) fn maxima<E: Element>(simd: Simd, row: &[E], out: &mut [f32]) -> Result<(), RowFault> {
-    if !simd.run(Maxima { row, out }) {
+    if !simd.run_vectors(Maxima { row, out }) {
         return Ok(());
     }
     if row.iter().any(|x| x.f32().is_nan()) {

@@ -96,6 +96,18 @@ impl<E: Element> View<'_, E> {
         (x - self.prepared.max) * self.prepared.inverse_temperature
     }
 
+    /// Adds the (logit, id) of scaled logits in `least..above`.
+    pub fn between(&self, least: f32, above: f32, head: &mut Vec<(f32, u32)>) {
+        for (group, _) in self.prepared.maxima.iter().enumerate().filter(|&(_, &max)| self.scaled(max) >= least) {
+            for (i, x) in self.group(group).into_iter().enumerate() {
+                let y = self.scaled(x);
+                if (y >= least) & (y < above) {
+                    head.push((x, (group * GROUP + i) as u32));
+                }
+            }
+        }
+    }
+
     /// The (logit, id) of at least the `n` greatest logits, and of all that equal the least of these: a head of the row in any
     /// order. `n` counts groups, so it is cheap as long as few groups reach so far.
     pub fn head(&self, n: usize) -> Vec<(f32, u32)> {

@@ -11,7 +11,7 @@ use crate::rows::support::Support;
 /// Taken from logarithms that bound others: more than [`ln`] and the bound below can err.
 const SLACK: f32 = 1e-5;
 /// Members that may still win before a group is scored as a whole.
-const FEW: usize = 6;
+const FEW: u32 = 6;
 
 /// The best finishers so far, best first.
 struct Podium {
@@ -133,7 +133,7 @@ impl<E: Element> Race<'_, E> {
     /// Offers the members of a group that may reach the podium.
     #[inline(always)]
     fn open(&self, group: usize, podium: &mut Podium) {
-        let (least, fastest) = self.coins.group_least(self.position, group as u32);
+        let least = exponential(self.coins.word(Stream::Race, self.position, group as u32)) * (1.0 / GROUP as f32);
         let least_log = ln(least);
         let bar = podium.bar();
         if self.view.scaled(self.view.prepared.maxima[group]) - (least_log - SLACK) < bar {
@@ -142,32 +142,47 @@ impl<E: Element> Race<'_, E> {
         let x = self.view.group(group);
         let base = (group * GROUP) as u32;
         let mut y = [f32::NEG_INFINITY; GROUP];
-        let mut contenders = 0;
+        let mut contenders = 0_u32;
         for i in 0..GROUP {
             let scaled = self.view.scaled(x[i]);
-            let kept = self.support.keeps(x[i], scaled, base + i as u32) && scaled - (least_log - SLACK) >= bar;
+            let reaches = scaled - (least_log - SLACK) >= bar;
+            let kept = self.support.keeps(x[i], scaled, base + i as u32) & reaches;
             y[i] = if kept { scaled } else { f32::NEG_INFINITY };
-            contenders += usize::from(kept);
+            contenders += u32::from(kept);
+        }
+        let (_, fastest) = self.coins.group_least(self.position, group as u32);
+        if contenders > FEW {
+            self.offer_all(base, &y, least, fastest, podium);
+            return;
+        }
+        for (i, &y) in y.iter().enumerate().filter(|&(_, &y)| y > f32::NEG_INFINITY) {
+            let id = base + i as u32;
+            let log = if i == fastest as usize {
+                least_log
+            } else {
+                ln(least + exponential(self.coins.word(Stream::RaceMember, self.position, id)))
+            };
+            podium.offer(y - log, id);
+            contenders -= 1;
+            if contenders == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Scores a whole group at once.
+    #[inline(always)]
+    fn offer_all(&self, base: u32, y: &[f32; GROUP], least: f32, fastest: u32, podium: &mut Podium) {
+        let mut words = [0_u32; GROUP];
+        for j in 0..GROUP / 4 {
+            let four = self.coins.words(Stream::RaceMember, self.position, base / 4 + j as u32);
+            words[4 * j..4 * j + 4].copy_from_slice(&four);
         }
         let mut scores = [f32::NEG_INFINITY; GROUP];
-        if contenders <= FEW {
-            for i in 0..GROUP {
-                if y[i] > f32::NEG_INFINITY && i != fastest as usize {
-                    let word = self.coins.word(Stream::RaceMember, self.position, base + i as u32);
-                    scores[i] = y[i] - ln(least + exponential(word));
-                }
-            }
-        } else {
-            let mut words = [0_u32; GROUP];
-            for j in 0..GROUP / 4 {
-                let four = self.coins.words(Stream::RaceMember, self.position, base / 4 + j as u32);
-                words[4 * j..4 * j + 4].copy_from_slice(&four);
-            }
-            for i in 0..GROUP {
-                scores[i] = y[i] - ln(least + exponential(words[i]));
-            }
+        for i in 0..GROUP {
+            let more = if i as u32 == fastest { 0.0 } else { exponential(words[i]) };
+            scores[i] = y[i] - ln(least + more);
         }
-        scores[fastest as usize] = y[fastest as usize] - least_log;
         for (i, &score) in scores.iter().enumerate() {
             if score > f32::NEG_INFINITY && score >= podium.bar() {
                 podium.offer(score, base + i as u32);

@@ -3,7 +3,7 @@
 use pulp::NullaryFnOnce;
 
 use crate::coins::GROUP;
-use crate::rows::mass::mass;
+use crate::rows::mass::mass_of_bits;
 use crate::rows::matrix::Element;
 use crate::rows::prepared::View;
 use crate::rows::support::Support;
@@ -35,17 +35,14 @@ impl<E: Element> NullaryFnOnce for Read<'_, E> {
             let n = (GROUP - first).min(out.len() - done);
             let to = &mut out[done..done + n];
             done += n;
-            let max = view.prepared.maxima[group];
-            if !(view.scaled(max) >= support.least_y && max >= support.threshold) {
+            if !support.reaches(view, group) {
                 to.fill(0.0);
                 continue;
             }
-            let x = view.group(group);
+            let bits = support.exp_bits(view, group);
             let mut p = [0.0_f64; GROUP];
-            for i in 0..GROUP {
-                let y = view.scaled(x[i]);
-                let kept = support.keeps(x[i], y, (group * GROUP + i) as u32);
-                p[i] = if kept { probability(mass(y), inverse_total) } else { 0.0 };
+            for (p, &bits) in p.iter_mut().zip(&bits) {
+                *p = probability(mass_of_bits(bits), inverse_total);
             }
             to.copy_from_slice(&p[first..first + n]);
         }

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use pulp::NullaryFnOnce;
+use pulp::{NullaryFnOnce, Simd as Vectors, WithSimd};
 
 use crate::error::{Error, Result};
 
@@ -82,6 +82,18 @@ impl Simd {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2(v3) => v3.vectorize(kernel),
             Level::Scalar => kernel.call(),
+        }
+    }
+
+    /// Runs a kernel that is written in vectors.
+    #[inline(always)]
+    pub(crate) fn run_vectors<K: WithSimd>(self, kernel: K) -> K::Output {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(v4) => Vectors::vectorize(v4, kernel),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(v3) => Vectors::vectorize(v3, kernel),
+            Level::Scalar => kernel.with_simd(pulp::Scalar512b),
         }
     }
 }

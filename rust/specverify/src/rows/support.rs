@@ -5,7 +5,7 @@ use pulp::NullaryFnOnce;
 
 use crate::coins::{GROUP, ln};
 use crate::params::SamplingParams;
-use crate::rows::mass::{LEAST_Y, mass};
+use crate::rows::mass::{LEAST_Y, exp_bits, mass, mass_of_bits};
 use crate::rows::matrix::Element;
 use crate::rows::prepared::{View, kept_first};
 use crate::rows::simd::Simd;
@@ -33,7 +33,34 @@ impl Support {
     /// Whether an id of logit `x`, scaled `y`, is kept.
     #[inline(always)]
     pub fn keeps(&self, x: f32, y: f32, id: u32) -> bool {
-        y >= self.least_y && (x > self.threshold || (x == self.threshold && id <= self.last))
+        (y >= self.least_y) & ((x > self.threshold) | ((x == self.threshold) & (id <= self.last)))
+    }
+
+    /// Whether a group may hold a kept id.
+    #[inline(always)]
+    pub fn reaches<E: Element>(&self, view: View<'_, E>, group: usize) -> bool {
+        let max = view.prepared.maxima[group];
+        view.scaled(max) >= self.least_y && max >= self.threshold
+    }
+
+    /// Bits of exp(y) of a group's members, 0 for those that are not kept.
+    #[inline(always)]
+    pub fn exp_bits<E: Element>(&self, view: View<'_, E>, group: usize) -> [u32; GROUP] {
+        let x = view.group(group);
+        let mut bits = [0; GROUP];
+        for (bits, &x) in bits.iter_mut().zip(&x) {
+            let y = view.scaled(x);
+            let e = exp_bits(y);
+            *bits = if y >= self.least_y { e } else { 0 };
+        }
+        if self.threshold > f32::NEG_INFINITY {
+            for (i, (bits, &x)) in bits.iter_mut().zip(&x).enumerate() {
+                let id = (group * GROUP + i) as u32;
+                let kept = (x > self.threshold) | ((x == self.threshold) & (id <= self.last));
+                *bits = if kept { *bits } else { 0 };
+            }
+        }
+        bits
     }
 
     /// What min_p, top_k and top_p, in this order, leave of a row. top_p counts the mass that top_k left.
@@ -58,12 +85,15 @@ impl Support {
         } else if params.top_p < 1.0 {
             let total = support.total(simd, view);
             support.total = Some(total);
-            // Widen the head until it holds enough; the last round takes the whole row.
-            for n in [64, 512, usize::MAX] {
-                let mut head = support.candidates(view, n);
+            // Widen the head until it holds enough; the last round takes all that has mass.
+            let (mut head, mut above) = (Vec::new(), f32::INFINITY);
+            for least_y in [-1.0, -2.0, -4.0, -6.0, -8.0, -10.0, -13.0, -17.0, LEAST_Y] {
+                let least_y = support.least_y.max(least_y);
+                view.between(least_y, above, &mut head);
                 if support.cut_at_mass(view, &mut head, f64::from(params.top_p)) {
                     break;
                 }
+                above = least_y;
             }
         }
         support
@@ -121,22 +151,17 @@ impl<E: Element> NullaryFnOnce for Total<'_, E> {
 
     #[inline(always)]
     fn call(self) -> u64 {
-        let mut sums = [0_u64; 8];
-        for (group, &max) in self.view.prepared.maxima.iter().enumerate() {
-            if !(self.view.scaled(max) >= self.support.least_y && max >= self.support.threshold) {
-                continue;
-            }
-            let x = self.view.group(group);
-            let mut masses = [0_u64; GROUP];
-            for i in 0..GROUP {
-                let y = self.view.scaled(x[i]);
-                let kept = self.support.keeps(x[i], y, (group * GROUP + i) as u32);
-                masses[i] = if kept { mass(y) } else { 0 };
-            }
-            for (i, mass) in masses.into_iter().enumerate() {
-                sums[i % 8] += mass;
+        let mut sum = 0;
+        for group in 0..self.view.prepared.maxima.len() {
+            if self.support.reaches(self.view, group) {
+                let bits = self.support.exp_bits(self.view, group);
+                let mut masses = 0;
+                for bits in bits {
+                    masses += mass_of_bits(bits);
+                }
+                sum += masses;
             }
         }
-        sums.iter().sum()
+        sum
     }
 }
