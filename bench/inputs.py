@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -43,7 +44,7 @@ class Shape:
     @property
     def bytes(self) -> int:
         """Bytes of one batch of logits."""
-        return self.rows * self.vocab * self.dtype.itemsize
+        return self.rows * self.vocab * int(self.dtype.itemsize)
 
     @property
     def copies(self) -> int:
@@ -58,7 +59,7 @@ class Shape:
 class Pool:
     """Batches of normal logits with what each call needs; `next` hands them out in turn."""
 
-    def __init__(self, shape: Shape, sampling: dict[str, float]) -> None:
+    def __init__(self, shape: Shape, sampling: dict[str, Any]) -> None:
         self.shape = shape
         generator = torch.Generator().manual_seed(0)
         self.logits = [

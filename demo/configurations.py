@@ -37,7 +37,7 @@ SUFFIX = Configuration(
 )
 SILENT = Configuration(
     "silent",
-    "specverify, nothing drafted",
+    "specverify, no drafts",
     {
         "method": "custom_class",
         "model": "specverify.vllm.NoProposer",

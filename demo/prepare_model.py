@@ -21,8 +21,7 @@ RECIPE = 1
 
 def marker(gguf: Path) -> dict[str, Any]:
     """What a finished checkpoint of `gguf` says about its origin."""
-    with gguf.open("rb") as file:
-        return {"recipe": RECIPE, "gguf_sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    return {"recipe": RECIPE, "gguf_sha256": hashlib.sha256(gguf.read_bytes()).hexdigest()}
 
 
 def is_ready(model: Path, origin: dict[str, Any]) -> bool:

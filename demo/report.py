@@ -101,7 +101,7 @@ def print_table(console: Console, measurements: Seq[Measurement], checks: Seq[Ch
         (None, HEAD, rows(measurements)),
         ("drafts accepted to depth 1, 2, ... (%)", ["T", "run", *depths], depth_rows(measurements, len(depths))),
     ):
-        table = Table(title=title, title_justify="left", title_style="dim", box=box.SIMPLE_HEAD)
+        table = Table(title=title, title_justify="left", title_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
         for name in head:
             table.add_column(name, justify="left" if name == "run" else "right", no_wrap=True)
         last = None
