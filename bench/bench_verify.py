@@ -23,6 +23,7 @@ SHAPES = [
     (Shape(batch=32, vocab=LARGE, dtype=torch.bfloat16), PLAIN),
     (Shape(batch=32, vocab=LARGE), FILTERED),
 ]
+TREES = [(Shape(batch=8, vocab=LARGE, drafts=nodes), PLAIN) for nodes in (16, 64)]
 WITH_Q = [(Shape(batch=batch, vocab=LARGE), PLAIN) for batch in (32, 1)]
 
 
@@ -65,7 +66,10 @@ def vllm_call(source: Pool, sampling: tuple[tuple[str, float], ...], with_q: boo
 
     sampler = vllm_sampler()
     shape, given = source.shape, dict(sampling)
-    full = lambda value, dtype: torch.full((shape.batch,), value, dtype=dtype)  # noqa: E731
+
+    def full(value: Any, dtype: torch.dtype) -> torch.Tensor:
+        return torch.full((shape.batch,), value, dtype=dtype)
+
     metadata = SamplingMetadata(
         temperature=full(given["temperature"], torch.float32),
         all_greedy=False,
@@ -107,6 +111,23 @@ def vllm_call(source: Pool, sampling: tuple[tuple[str, float], ...], with_q: boo
     return call, restore
 
 
+def target_only(source: Pool) -> Any:
+    """specverify on a batch, the whole chain accepted."""
+    trees = source.accepted
+
+    def call(index: int) -> Any:
+        return sv.verify_batch(
+            source.logits[index],
+            trees[index],
+            rule="target_only",
+            samplings=source.samplings,
+            positions=source.positions,
+        )
+
+    assert all(len(outcome.path) == source.shape.depth for outcome in call(0))
+    return call
+
+
 @pytest.mark.parametrize("case", SHAPES, ids=name)
 class TestTargetOnly:
     """All drafts are accepted, so every row is read; vLLM's sampler reads all rows whatever is accepted."""
@@ -118,25 +139,32 @@ class TestTargetOnly:
 
     def test_specverify(self, benchmark: Any, case: Any) -> None:
         source = pool(*case)
-        trees = source.accepted
-
-        def call(index: int) -> Any:
-            return sv.verify_batch(
-                source.logits[index],
-                trees[index],
-                rule="target_only",
-                samplings=source.samplings,
-                positions=source.positions,
-            )
-
-        outcomes = call(0)
-        assert all(len(outcome.path) == source.shape.drafts for outcome in outcomes)
-        measure(benchmark, f"target_only: {name(case)}", "specverify", source, call, rounds=24)
+        measure(benchmark, f"target_only: {name(case)}", "specverify", source, target_only(source), rounds=24)
 
     def test_vllm(self, benchmark: Any, case: Any) -> None:
         source = pool(*case)
         call, restore = vllm_call(source, case[1], with_q=False)
         measure(benchmark, f"target_only: {name(case)}", "vLLM", source, call, rounds=6, restore=restore)
+
+
+@pytest.mark.parametrize("case", TREES, ids=name)
+class TestTree:
+    """Only the rows of the accepted path are read; the baseline reads those and no others."""
+
+    def test_read(self, benchmark: Any, case: Any) -> None:
+        source = pool(*case)
+        shape = source.shape
+
+        def call(index: int) -> Any:
+            reached = source.logits[index].view(shape.batch, shape.drafts + 1, -1)[:, : shape.depth + 1]
+            return reached.amax(-1)
+
+        measure(benchmark, f"tree: {name(case)}", "torch.amax (one read of the path)", source, call, rounds=24)
+
+    def test_specverify(self, benchmark: Any, case: Any) -> None:
+        source = pool(*case)
+        call = target_only(source)
+        measure(benchmark, f"tree: {name(case)}", "specverify", source, call, rounds=24)
 
 
 @pytest.mark.parametrize("case", WITH_Q, ids=name)

@@ -29,12 +29,13 @@ def last_level_cache() -> int:
 
 @dataclass(frozen=True)
 class Shape:
-    """A batch of chains: `batch` requests of `drafts` tokens each over `vocab` ids."""
+    """A batch of requests with `drafts` nodes each over `vocab` ids: a chain of `depth`, and siblings beside it."""
 
     batch: int
     vocab: int
     drafts: int = 7
     dtype: torch.dtype = torch.float32
+    depth: int = 7
 
     @property
     def rows(self) -> int:
@@ -53,7 +54,8 @@ class Shape:
 
     def __str__(self) -> str:
         name = {torch.float32: "f32", torch.bfloat16: "bf16"}[self.dtype]
-        return f"batch {self.batch}, V={self.vocab:,}, N={self.drafts}, {name}"
+        kind = f"N={self.drafts}" if self.depth == self.drafts else f"tree of {self.drafts}, depth {self.depth}"
+        return f"batch {self.batch}, V={self.vocab:,}, {kind}, {name}"
 
 
 class Pool:
@@ -76,8 +78,8 @@ class Pool:
 
     @cached_property
     def accepted(self) -> list[list[sv.DraftTree]]:
-        """Per batch, chains of the target's own tokens: all are accepted, so every row is read."""
-        return [[self._chain(logits, request) for request in range(self.shape.batch)] for logits in self.logits]
+        """Per batch, trees with a chain of the target's own tokens, which is accepted; the rows beside it are not reached."""
+        return [[self._tree(logits, request) for request in range(self.shape.batch)] for logits in self.logits]
 
     @cached_property
     def draft_probs(self) -> list[torch.Tensor]:
@@ -97,16 +99,21 @@ class Pool:
             found.append([sv.DraftTree.chain(row, draws="independent") for row in tokens.tolist()])
         return found
 
-    def _chain(self, logits: torch.Tensor, request: int) -> sv.DraftTree:
+    def _tree(self, logits: torch.Tensor, request: int) -> sv.DraftTree:
         first = request * (self.shape.drafts + 1)
         tokens = []
-        for depth in range(self.shape.drafts):
+        for depth in range(self.shape.depth):
             # The first finisher of the race on the target's own row is the target's token.
             found = sv.coupled_children(
                 logits[first + depth], 1, sampling=self.samplings[request], position=self.positions[request] + depth
             )
             tokens.append(found.tokens[0])
-        return sv.DraftTree.chain(tokens)
+        parents = list(range(-1, self.shape.depth - 1))
+        for extra in range(self.shape.drafts - self.shape.depth):
+            # Siblings of the chain, evenly spread, none equal to another.
+            parents.append(extra % self.shape.depth - 1)
+            tokens.append(next(id for id in range(extra, self.shape.vocab) if id not in tokens))
+        return sv.DraftTree(tokens, parents)
 
 
 @lru_cache(maxsize=1)
