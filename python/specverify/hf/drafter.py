@@ -21,7 +21,9 @@ class Context:
     prompt, output : sequence of int
         Token ids so far; the last of them is the root of the tree.
     sampling : SamplingParams
-        The request's, seed included.
+        The request's, with its seed.
+    seed : int
+        That seed.
     stop_token_ids : sequence of int
         The output ends with one of them.
     max_depth : int
@@ -31,6 +33,7 @@ class Context:
     prompt: Sequence[int]
     output: Sequence[int]
     sampling: sv.SamplingParams
+    seed: int
     stop_token_ids: Sequence[int]
     max_depth: int
 

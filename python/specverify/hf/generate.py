@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from transformers import PreTrainedModel
@@ -16,6 +17,10 @@ from .drafter import Context, Drafter, NoDrafter
 from .model_drafter import ModelDrafter
 from .sampling import with_changes
 from .text_drafter import TextDrafter
+
+Rule = Literal[
+    "auto", "greedy", "target_only", "token", "block", "recursive", "traversal", "multipath", "lossy_typical"
+]
 
 # What a second model should draw for a rule; the others walk any tree and profit from coupling.
 _DRAWS_OF_RULE = {
@@ -87,7 +92,7 @@ def generate(
     drafter: Drafter | PreTrainedModel | str | None = None,
     tree: int | Sequence[int] = 5,
     draws: str | None = None,
-    rule: str = "auto",
+    rule: Rule = "auto",
     sampling: sv.SamplingParams | None = None,
     max_new_tokens: int = 128,
     stop_token_ids: Sequence[int] | None = None,
@@ -162,7 +167,7 @@ def generate(
     while not finished and len(output) < max_new_tokens:
         root = output[-1] if output else prompt[-1]
         # The step emits one token more than the path's length, so deeper nodes could not count.
-        context = Context(prompt, output, sampling, stops, max_depth=max_new_tokens - len(output) - 1)
+        context = Context(prompt, output, sampling, seed, stops, max_depth=max_new_tokens - len(output) - 1)
         draft = proposer.draft(context)
         logits = target.forward([root, *draft.tree.tokens], [-1, *(parent + 1 for parent in draft.tree.parents)])
         outcome = sv.verify(

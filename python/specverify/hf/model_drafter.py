@@ -195,7 +195,7 @@ class ModelDrafter:
         depth = min(context.max_depth, len(self.shape) // self._paths)
         if depth == 0:
             return Draft(sv.DraftTree([], []))
-        coins = sv.Coins(seed=context.sampling.seed)
+        coins = sv.Coins(seed=context.seed)
         paths: list[tuple[int, ...]] = [()] * self._paths
         rows: dict[tuple[int, ...], torch.Tensor] = {(): root}
         slots: dict[tuple[int, ...], int] = {(): self._root_slot}
@@ -244,7 +244,7 @@ class ModelDrafter:
             best = np.argsort(-ranked, kind="stable")[:k]
             return [int(token) for token in best if ranked[token] > 0], None
         q = self._probabilities(row, prefix, context)
-        coins = sv.Coins(seed=context.sampling.seed)
+        coins = sv.Coins(seed=context.seed)
         weights = q.copy()
         chosen = []
         for node in nodes:
@@ -263,14 +263,15 @@ class ModelDrafter:
         context: Context,
         sampling: sv.SamplingParams | None = None,
     ) -> Probabilities:
-        probabilities: Probabilities = sv.probabilities(
+        probabilities = sv.probabilities(
             row[None],
             sampling=context.sampling if sampling is None else sampling,
             prompt_token_ids=context.prompt,
             output_token_ids=[*context.output, *prefix],
             stop_token_ids=context.stop_token_ids,
         )
-        return probabilities[0]
+        drawn_from: Probabilities = probabilities[0]
+        return drawn_from
 
     def _row(self, logits: torch.Tensor) -> torch.Tensor:
         """Spread a row over the target's ids."""

@@ -44,7 +44,7 @@ class TextDrafter:
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a new sequence; drop the text of the former."""
         if self._started:
-            self._drafter.abort(_REQUEST)
+            self._drafter.stop(_REQUEST)
         self._drafter.start(_REQUEST, prompt)
         self._started = True
 
