@@ -43,6 +43,18 @@ enum Drafter {
     Adversarial,
 }
 
+/// At most four tokens, each of which `next` names after the ones before it.
+fn chain(mut next: impl FnMut(&[u32]) -> Option<u32>) -> (Vec<u32>, Vec<i32>) {
+    let mut path = Vec::new();
+    while path.len() < 4
+        && let Some(token) = next(&path)
+    {
+        path.push(token);
+    }
+    let parents = (0..path.len() as i32).map(|i| i - 1).collect();
+    (path, parents)
+}
+
 #[derive(Debug)]
 struct Job {
     model: u64,
@@ -102,16 +114,6 @@ impl Job {
     }
 
     fn draft(&self, drafter: Drafter, output: &[u32]) -> AnyTree {
-        let chain = |mut next: Box<dyn FnMut(&[u32]) -> Option<u32> + '_>| {
-            let mut path = Vec::new();
-            while path.len() < 4
-                && let Some(token) = next(&path)
-            {
-                path.push(token);
-            }
-            let parents = (0..path.len() as i32).map(|i| i - 1).collect();
-            (path, parents)
-        };
         let by_logit = |path: &[u32]| {
             let row = logits(self.model, &self.text(output, path));
             let mut ids: Vec<u32> = (0..VOCAB as u32).collect();
@@ -122,9 +124,9 @@ impl Job {
             Drafter::Nothing => (vec![], vec![]),
             Drafter::Coupled { same } => {
                 let model = if same { self.model } else { self.model + 1 };
-                chain(Box::new(move |path| self.coupled(model, output, path, 1).first().copied()))
+                chain(|path| self.coupled(model, output, path, 1).first().copied())
             }
-            Drafter::Greedy => chain(Box::new(|path| by_logit(path).first().copied())),
+            Drafter::Greedy => chain(|path| by_logit(path).first().copied()),
             Drafter::Adversarial => {
                 let worst = by_logit(&[]);
                 (worst[VOCAB - 5..].to_vec(), vec![-1; 5])

@@ -153,7 +153,9 @@ impl Residual {
         }
         for step in &self.steps {
             for (m, &q) in p.iter_mut().zip(q.iter()) {
-                *m = (*m - q * step.q_scale).max(0.0) * step.scale;
+                // Not f64::max, which takes care of NaN at a price; there is none here.
+                let rest = *m - q * step.q_scale;
+                *m = if rest > 0.0 { rest * step.scale } else { 0.0 };
             }
             let index = (step.token as usize).wrapping_sub(start);
             if self.without_replacement && index < q.len() {
