@@ -172,9 +172,10 @@ impl Job {
             output.extend(&outcome.tokens);
             accepted += outcome.path.len();
             if outcome.finished {
-                return (output, accepted);
+                break;
             }
         }
+        // A last step may overshoot, also with a stop token.
         output.truncate(LENGTH);
         (output, accepted)
     }

@@ -153,7 +153,7 @@ impl Residual {
         }
         for step in &self.steps {
             for (m, &q) in p.iter_mut().zip(q.iter()) {
-                // Not f64::max, which takes care of NaN at a price; there is none here.
+                // Not f64::max, whose care for NaN costs; there is none here.
                 let rest = *m - q * step.q_scale;
                 *m = if rest > 0.0 { rest * step.scale } else { 0.0 };
             }
