@@ -19,7 +19,7 @@ class ScriptedProposer(SuffixProposer):
 
     script: ClassVar[Script | None] = None
 
-    def _draft(self, request_id: str, record: Any, tokens: npt.NDArray[np.int32], room: int) -> list[int]:
+    def draft(self, request_id: str, record: Any, tokens: npt.NDArray[np.int32], room: int) -> list[int]:
         if ScriptedProposer.script is None:
-            return super()._draft(request_id, record, tokens, room)
+            return super().draft(request_id, record, tokens, room)
         return ScriptedProposer.script(tokens.tolist(), room)[:room]

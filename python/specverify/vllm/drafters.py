@@ -101,12 +101,28 @@ class Proposer:
             if (max_tokens := record.sampling_params.max_tokens) is not None:
                 room = min(room, record.num_prompt_tokens + max_tokens - known - 1)
             drafts.append(
-                self._draft(request_id, record, token_ids_cpu[slot, :known], room) if emitted and room > 0 else []
+                self.draft(request_id, record, token_ids_cpu[slot, :known], room) if emitted and room > 0 else []
             )
         return drafts
 
-    def _draft(self, request_id: str, record: Any, tokens: npt.NDArray[np.int32], room: int) -> list[int]:
-        """At most `room` tokens to follow `tokens`."""
+    def draft(self, request_id: str, record: Any, tokens: npt.NDArray[np.int32], room: int) -> list[int]:
+        """Draft one request's chain. What a proposer of your own defines.
+
+        Parameters
+        ----------
+        request_id : str
+        record : object
+            The runner's record of the request; the same object for as long as the request lives.
+        tokens : numpy.ndarray
+            int32, prompt and output known. A view: copy what outlives the call.
+        room : int
+            At least 1; tokens beyond it are not to be drafted.
+
+        Returns
+        -------
+        list of int
+            Any tokens at all: they decide how fast the text comes, never what it says.
+        """
         raise NotImplementedError
 
     def _forget(self, live: dict[str, Any]) -> None:
@@ -116,7 +132,8 @@ class Proposer:
 class NoProposer(Proposer):
     """Drafts nothing: specverify's sampler alone. The run that every other proposer must equal, token for token."""
 
-    def _draft(self, request_id: str, record: Any, tokens: npt.NDArray[np.int32], room: int) -> list[int]:
+    def draft(self, request_id: str, record: Any, tokens: npt.NDArray[np.int32], room: int) -> list[int]:
+        """Draft nothing."""
         return []
 
 
@@ -137,7 +154,8 @@ class IndexProposer(Proposer):
         """Raise `specverify.SpecVerifyError` for a value that the drafter refuses."""
         cls.DRAFTER(**options)
 
-    def _draft(self, request_id: str, record: Any, tokens: npt.NDArray[np.int32], room: int) -> list[int]:
+    def draft(self, request_id: str, record: Any, tokens: npt.NDArray[np.int32], room: int) -> list[int]:
+        """Index what is new of the request's text, then draft from it."""
         held, indexed = self._indexed.get(request_id, (None, 0))
         if held is not record or indexed > len(tokens):
             # New, an id used again, or tokens taken back (a failed KV load).
