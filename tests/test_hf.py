@@ -98,6 +98,23 @@ def test_the_target_as_its_own_drafter_is_always_accepted_when_coupled():
     assert [len(step.tokens) for step in result.steps] == [5] * 8
 
 
+def test_greedy_takes_the_likeliest_token_whatever_the_temperature():
+    expected = generate(target(), PROMPT, sampling=sv.SamplingParams(temperature=0), max_new_tokens=16).tokens
+    run = {"rule": "greedy", "sampling": sv.SamplingParams(temperature=1.3, seed=4), "max_new_tokens": 16}
+    for drafter in (None, "suffix", small()):
+        assert generate(target(), PROMPT, drafter=drafter, **run).tokens == expected
+
+
+def test_lossy_typical_accepts_less_the_higher_its_threshold():
+    """2401.10774: a draft stands where p exceeds min(epsilon, delta * exp(-H)). At epsilon = 0 all do, 6 steps of 4."""
+    run = {"drafter": small(), "tree": 4, "draws": "top_k", "rule": "lossy_typical", "max_new_tokens": 30}
+    run["sampling"] = sv.SamplingParams(seed=4)
+    thresholds = ((0.0, 0.3), (0.1, 1e6), (0.9, 1e6))
+    accepted = [generate(target(), PROMPT, epsilon=e, delta=d, **run).stats.acceptance_rate for e, d in thresholds]
+    assert accepted[0] == 1.0
+    assert accepted[0] > accepted[1] > accepted[2]
+
+
 @pytest.mark.parametrize("name", ["ngram", "suffix tree", "coupled tree", "paths"])
 def test_exactly_max_new_tokens_are_emitted(name):
     for length in (1, 2, 3, 7):

@@ -96,6 +96,8 @@ def generate(
     sampling: sv.SamplingParams | None = None,
     max_new_tokens: int = 128,
     stop_token_ids: Sequence[int] | None = None,
+    epsilon: float = 0.09,
+    delta: float = 0.3,
 ) -> Result:
     """Generate from one prompt with drafts that are verified by a rule of this library.
 
@@ -123,6 +125,8 @@ def generate(
         Most tokens to emit.
     stop_token_ids : sequence of int, optional
         Default: the end-of-sequence ids of the model's generation config. ``()`` for none.
+    epsilon, delta : float, default 0.09 and 0.3
+        Of ``lossy_typical``.
 
     Returns
     -------
@@ -180,6 +184,8 @@ def generate(
             prompt_token_ids=prompt,
             output_token_ids=output,
             stop_token_ids=stops,
+            epsilon=epsilon,
+            delta=delta,
         )
         target.keep([0, *(node + 1 for node in outcome.path)])
         proposer.accept(outcome.path, outcome.tokens)
