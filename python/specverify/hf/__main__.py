@@ -119,7 +119,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if same:
         print("text: identical to that without drafts")
     elif exact:
-        at = next(i for i, pair in enumerate(zip(plain.tokens, result.tokens, strict=False)) if pair[0] != pair[1])
+        pairs = enumerate(zip(plain.tokens, result.tokens, strict=False))
+        at = next((i for i, (ours, theirs) in pairs if ours != theirs), min(len(plain.tokens), len(result.tokens)))
         print(f"text: DIFFERS from that without drafts at output token {at} (rounding, where the dtype is not float32)")
     else:
         print(f"text: another sample than without drafts, as expected of rule {arguments.rule!r}")
