@@ -85,7 +85,7 @@ lint-python: build
 
 test-rust:
 	cargo test --workspace --locked --quiet
-	cargo run --quiet --locked --package specverify --example quickstart
+	cargo run --profile test --quiet --locked --package specverify --example quickstart
 
 test-python: build
 	$(BIN)/python -m pytest tests --ignore=tests/vllm -q

@@ -103,11 +103,13 @@ def draw(path: Path, measurements: Seq[Measurement], checks: Seq[Check], setting
         if not each.num_drafts:
             continue
         style = "-" if each.temperature == 0 else (0, (4, 2))
-        survival = [100.0, *(100 * share for share in each.survival)]
+        # Over all passes, not over drafts: a drafter that seldom dares looks good per draft. The points of a line add up to
+        # what a pass gains.
+        shares = [100 * count / each.num_steps for count in each.accepted_per_depth]
         label = f"{BY_NAME[each.configuration].label}, T={each.temperature:g}"
         depths.plot(
-            range(len(survival)),
-            survival,
+            range(1, len(shares) + 1),
+            shares,
             color=COLORS[each.configuration],
             linestyle=style,
             marker="o",
@@ -116,10 +118,10 @@ def draw(path: Path, measurements: Seq[Measurement], checks: Seq[Check], setting
             label=label,
             zorder=3,
         )
-    depths.set_ylim(0, 104)
-    depths.set_xlim(0, setting.num_speculative_tokens)
+    depths.set_ylim(bottom=0)
+    depths.set_xlim(1, setting.num_speculative_tokens + 0.15)
     depths.set_xlabel("depth of the drafted token")
-    depths.set_title("drafts accepted to that depth (%)", fontsize=10, color=MUTED, loc="left")
+    depths.set_title("passes that accepted to that depth (%)", fontsize=10, color=MUTED, loc="left")
     depths.grid(color=GRID, zorder=0)
     if depths.get_legend_handles_labels()[0]:
         depths.legend(frameon=False, fontsize=9, handlelength=3)

@@ -47,12 +47,13 @@ def convert(gguf: Path, out: Path) -> None:
     for key in ("quantization_config", "_model_name_or_path", "_name_or_path"):
         config.pop(key, None)
     config["rms_norm_eps"] = 1e-5  # GGUF stores it in float32, as 9.99999974737875e-06
-    model = type(quantized)(type(quantized.config)(**config))
+    model: Any = type(quantized)(type(quantized.config)(**config))
     model.load_state_dict(quantized.state_dict())
     model.tie_weights()
     model = model.to(torch.float32).eval()
     ids = {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    model.generation_config = GenerationConfig(**ids)
+    generation: Any = GenerationConfig
+    model.generation_config = generation(**ids)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 

@@ -53,9 +53,14 @@ class Measurement:
         return self.tokens / self.seconds
 
     @property
+    def num_steps(self) -> int:
+        """Passes of the target model."""
+        return sum(len(sequence.steps) for sequence in self.sequences)
+
+    @property
     def tokens_per_step(self) -> float:
         """Tokens a step of the target model, steps without drafts included."""
-        return self.tokens / sum(len(sequence.steps) for sequence in self.sequences)
+        return self.tokens / self.num_steps
 
     @property
     def mean_accepted_length(self) -> float | None:
