@@ -32,7 +32,18 @@ def test_rust_quick_start_is_the_tested_example() -> None:
 
 def test_accepted_lengths_are_what_the_oracle_computes() -> None:
     """The table of rules.md is the output of examples/accepted_lengths.rs."""
-    command = "cargo run --profile test --quiet --locked --package specverify --example accepted_lengths".split()
+    command = [
+        "cargo",
+        "run",
+        "--profile",
+        "test",
+        "--quiet",
+        "--locked",
+        "--package",
+        "specverify",
+        "--example",
+        "accepted_lengths",
+    ]
     table = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert table.count("\n") == 11
     assert table in (ROOT / "docs" / "rules.md").read_text()
