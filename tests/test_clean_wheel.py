@@ -29,7 +29,8 @@ def test_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None
         name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_PROXY")
     }
     install = [str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", str(wheel)]
-    for command in (install, [str(python), str(ROOT / "tests" / "clean_install.py")]):
+    # -I: else the script's folder, which has tests/vllm, is searched for modules.
+    for command in (install, [str(python), "-I", str(ROOT / "tests" / "clean_install.py")]):
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
     assert "works without Rust" in done.stdout
