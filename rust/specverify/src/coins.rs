@@ -50,14 +50,16 @@ impl Stream {
 
 /// Philox4x32-10.
 #[inline(always)]
-pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+pub fn philox(counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    // In 64-bit lanes, of which only the low half counts: the vector unit's widening product reads and writes just these.
+    let [mut c0, mut c1, mut c2, mut c3] = counter.map(u64::from);
     for _ in 0..10 {
-        let a = 0xD251_1F53_u64 * u64::from(counter[0]);
-        let b = 0xCD9E_8D57_u64 * u64::from(counter[2]);
-        counter = [(b >> 32) as u32 ^ counter[1] ^ key[0], b as u32, (a >> 32) as u32 ^ counter[3] ^ key[1], a as u32];
+        let a = 0xD251_1F53 * (c0 & 0xFFFF_FFFF);
+        let b = 0xCD9E_8D57 * (c2 & 0xFFFF_FFFF);
+        (c0, c1, c2, c3) = ((b >> 32) ^ c1 ^ u64::from(key[0]), b, (a >> 32) ^ c3 ^ u64::from(key[1]), a);
         key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
     }
-    counter
+    [c0 as u32, c1 as u32, c2 as u32, c3 as u32]
 }
 
 /// The noise of one request.
@@ -83,6 +85,27 @@ impl Coins {
         philox([counter, at, stream as u32, 0], self.key)
     }
 
+    /// The words of 16 counters from `first` on, in the order of a race stream's groups or ids: one group of 64 ids, or the coins of
+    /// 64 groups. The lanes are independent, so that this is vector code, several times faster than 16 calls.
+    #[inline(always)]
+    pub(crate) fn words_of_64(self, stream: Stream, at: u32, first: u32) -> [u32; 64] {
+        let mut lanes = [[0_u32; 16]; 4];
+        for i in 0..16 {
+            let words = self.words(stream, at, first + i as u32);
+            for (lane, word) in lanes.iter_mut().zip(words) {
+                lane[i] = word;
+            }
+        }
+        let mut words = [0; 64];
+        for i in 0..16 {
+            words[4 * i] = lanes[0][i];
+            words[4 * i + 1] = lanes[1][i];
+            words[4 * i + 2] = lanes[2][i];
+            words[4 * i + 3] = lanes[3][i];
+        }
+        words
+    }
+
     /// One word. `at` is the position for the race's streams, where `index` is a group or an id, and the step for the others,
     /// where `index` is a node.
     #[inline(always)]
@@ -105,8 +128,19 @@ impl Coins {
     /// The group's least exponential, and the member (0 to 63) that has it.
     #[inline(always)]
     pub fn group_least(self, position: u32, group: u32) -> (f32, u32) {
-        let least = exponential(self.word(Stream::Race, position, group)) * (1.0 / GROUP as f32);
-        (least, self.word(Stream::RaceIndex, position, group) >> 26)
+        (self.least(position, group), self.fastest(position, group))
+    }
+
+    /// The group's least exponential.
+    #[inline(always)]
+    pub(crate) fn least(self, position: u32, group: u32) -> f32 {
+        exponential(self.word(Stream::Race, position, group)) * (1.0 / GROUP as f32)
+    }
+
+    /// The member of the group that has it.
+    #[inline(always)]
+    pub(crate) fn fastest(self, position: u32, group: u32) -> u32 {
+        self.word(Stream::RaceIndex, position, group) >> 26
     }
 
     /// The Exp(1) variate of a token id at a position: the token drawn is the one with the least of these over its probability.

@@ -257,7 +257,7 @@ impl Row for TargetRow<'_> {
                 let view = View { row: raw, prepared: self.prepared };
                 let x = view.logit(token);
                 let y = view.scaled(x);
-                if support.keeps(x, y, token) { read::probability(mass::mass(y), inverse_total) } else { 0.0 }
+                if support.keeps(x, y, token) { read::probability(mass::whole_mass(y), inverse_total) } else { 0.0 }
             }),
         }
     }

@@ -109,24 +109,24 @@ impl<E: Element> NullaryFnOnce for Sum<'_, E> {
     /// The sum in 16 interleaved parts, so that its order is the same on every instruction set.
     #[inline(always)]
     fn call(self) -> Self::Output {
-        let mut parts = [0.0_f64; 16];
-        let mut negative = [false; 16];
+        let (mut parts, mut least) = ([0.0_f64; 16], [0.0_f64; 16]);
         let (chunks, rest) = self.q.as_chunks::<16>();
         for chunk in chunks {
             for i in 0..16 {
                 let q = chunk[i].f64();
                 parts[i] += q;
-                negative[i] |= q < 0.0;
+                least[i] = if q < least[i] { q } else { least[i] };
             }
         }
         for (i, q) in rest.iter().enumerate() {
-            parts[i] += q.f64();
-            negative[i] |= q.f64() < 0.0;
+            let q = q.f64();
+            parts[i] += q;
+            least[i] = if q < least[i] { q } else { least[i] };
         }
         let sum: f64 = parts.iter().sum();
         if sum.is_nan() && self.q.iter().any(|q| q.f64().is_nan()) {
             Err(RowFault::Nan)
-        } else if negative.contains(&true) {
+        } else if least.iter().any(|&q| q < 0.0) {
             Err(RowFault::Negative)
         } else if sum == f64::INFINITY {
             Err(RowFault::PosInf)

@@ -10,9 +10,11 @@ pub(crate) const ONE: u64 = 1 << 40;
 /// (e^r - 1 - r) / r^2 on [-ln 2 / 2, ln 2 / 2], minimax (3e-9).
 const EXP_POLYNOMIAL: [f32; 5] = [0.001_381_459_6, 0.008_368_717_5, 0.041_668_39, 0.166_665_21, 0.499_999_94];
 
-/// Bits of exp(y) in f32, or 0 below [`LEAST_Y`].
+/// floor(2^40 * exp(y)), 0 below [`LEAST_Y`]: a whole number, which f32 holds exactly since exp(y) has f32's precision.
+///
+/// From 2^23 on every f32 is whole, so that rounding down acts on the least of the masses only.
 #[inline(always)]
-pub(crate) fn exp_bits(y: f32) -> u32 {
+pub(crate) fn whole_mass(y: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding and subtracting it rounds to an integer
     let bounded = if y < LEAST_Y { LEAST_Y } else { y };
     let shifted = bounded * std::f32::consts::LOG2_E + ROUND;
@@ -23,22 +25,15 @@ pub(crate) fn exp_bits(y: f32) -> u32 {
         p = p * r + c;
     }
     let e = (p * r * r + r) + 1.0;
-    // k stands in the low bits of `shifted`; the product e * 2^k is normal.
-    let bits = e.to_bits().wrapping_add(shifted.to_bits() << 23);
-    if y < LEAST_Y { 0 } else { bits }
+    // k stands in the low bits of `shifted`; the product e * 2^(k + 40) is normal.
+    let scaled = f32::from_bits(e.to_bits().wrapping_add(shifted.to_bits().wrapping_add(40) << 23));
+    if y < LEAST_Y { 0.0 } else { scaled.floor() }
 }
 
-/// floor(2^40 * e) for the bits of e in [2^-40, 1]: a shift of the mantissa floors. 0 for the bits of 0.
-#[inline(always)]
-pub(crate) fn mass_of_bits(bits: u32) -> u64 {
-    let mantissa = u64::from((bits & 0x007F_FFFF) | 0x0080_0000) << 17;
-    mantissa >> (127_u32.wrapping_sub(bits >> 23) & 63)
-}
-
-/// floor(2^40 * exp(y)), 0 below [`LEAST_Y`]. The exponential has f32's precision; the rest is exact.
+/// [`whole_mass`] as an integer.
 #[inline(always)]
 pub(crate) fn mass(y: f32) -> u64 {
-    mass_of_bits(exp_bits(y))
+    whole_mass(y) as u64
 }
 
 #[cfg(test)]

@@ -132,12 +132,26 @@ pub(crate) trait Element: Copy + Send + Sync {
     fn f64(self) -> f64 {
         f64::from(self.f32())
     }
+    /// A whole group in f32.
+    #[inline(always)]
+    fn group(full: &[Self; GROUP]) -> [f32; GROUP] {
+        let mut x = [0.0; GROUP];
+        for (x, e) in x.iter_mut().zip(full) {
+            *x = e.f32();
+        }
+        x
+    }
 }
 
 impl Element for f32 {
     #[inline(always)]
     fn f32(self) -> f32 {
         self
+    }
+    /// A copy as one: element by element it becomes 64 scalar moves.
+    #[inline(always)]
+    fn group(full: &[Self; GROUP]) -> [f32; GROUP] {
+        *full
     }
 }
 
@@ -175,16 +189,13 @@ impl Element for f16 {
 /// The 64 elements of a group in f32; ids past the end of the row are -inf.
 #[inline(always)]
 pub(crate) fn load<E: Element>(row: &[E], group: usize) -> [f32; GROUP] {
-    let start = group * GROUP;
+    let rest = &row[group * GROUP..];
+    if let Some(full) = rest.first_chunk::<GROUP>() {
+        return E::group(full);
+    }
     let mut x = [f32::NEG_INFINITY; GROUP];
-    if let Some(full) = row[start..].first_chunk::<GROUP>() {
-        for (x, e) in x.iter_mut().zip(full) {
-            *x = e.f32();
-        }
-    } else {
-        for (x, e) in x.iter_mut().zip(&row[start..]) {
-            *x = e.f32();
-        }
+    for (x, e) in x.iter_mut().zip(rest) {
+        *x = e.f32();
     }
     x
 }

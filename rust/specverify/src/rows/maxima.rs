@@ -32,6 +32,22 @@ pub(crate) fn of_group(x: &[f32; GROUP]) -> f32 {
     m[0]
 }
 
+/// The greatest of many, in lanes: one running maximum would wait for itself.
+#[inline(always)]
+pub(crate) fn greatest(values: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; GROUP];
+    let (chunks, rest) = values.as_chunks::<GROUP>();
+    for chunk in chunks {
+        for (lane, &value) in lanes.iter_mut().zip(chunk) {
+            *lane = greater(*lane, value);
+        }
+    }
+    for (lane, &value) in lanes.iter_mut().zip(rest) {
+        *lane = greater(*lane, value);
+    }
+    of_group(&lanes)
+}
+
 struct Maxima<'a, E> {
     row: &'a [E],
     out: &'a mut [f32],

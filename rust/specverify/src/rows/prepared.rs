@@ -4,7 +4,7 @@ use crate::coins::GROUP;
 use crate::error::RowFault;
 use crate::rows::edits::Edits;
 use crate::rows::matrix::{Element, load};
-use crate::rows::maxima::{self, greater, maxima};
+use crate::rows::maxima::{self, greatest, maxima};
 use crate::rows::simd::Simd;
 
 /// What is kept of a row that has been read once.
@@ -44,7 +44,7 @@ impl Prepared {
         for (group, max) in edited {
             prepared.maxima[group] = max;
         }
-        prepared.max = prepared.maxima.iter().copied().fold(f32::NEG_INFINITY, greater);
+        prepared.max = greatest(&prepared.maxima);
         if prepared.max == f32::NEG_INFINITY {
             return Err(RowFault::NoMass);
         }

@@ -5,13 +5,18 @@ use pulp::NullaryFnOnce;
 
 use crate::coins::{Coins, GROUP, Stream, exponential, ln, uniform_of};
 use crate::rows::matrix::Element;
+use crate::rows::maxima::greatest;
 use crate::rows::prepared::View;
 use crate::rows::support::Support;
 
 /// Taken from logarithms that bound others: more than [`ln`] and the bound below can err.
 const SLACK: f32 = 1e-5;
 /// Members that may still win before a group is scored as a whole.
-const FEW: u32 = 6;
+const FEW: u32 = 4;
+/// Groups a stretch, of which one is looked at before the others.
+const STRETCH: usize = 64;
+/// Stretches looked at first.
+const FIRST: usize = 8;
 
 /// The best finishers so far, best first.
 struct Podium {
@@ -64,25 +69,16 @@ impl<E: Element> NullaryFnOnce for Race<'_, E> {
         if self.places == 0 {
             return podium.finishers;
         }
-        let bounds = self.bounds();
-        // The groups with the greatest bounds first: they set the bar high, and the scan opens few others.
-        let mut first: Vec<usize> = Vec::with_capacity(self.places);
-        if self.places == 1 {
-            let mut best = f32::NEG_INFINITY;
-            for &bound in &bounds {
-                best = if bound > best { bound } else { best };
+        let mut bounds = self.bounds();
+        // The greatest bounds of a few stretches set the bar high; few of the other groups reach it.
+        let mut first: Vec<(f32, usize)> =
+            bounds.chunks(STRETCH).enumerate().map(|(i, b)| greatest_at(b, i * STRETCH)).collect();
+        first.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        for &(bound, group) in first.iter().take(self.places.max(FIRST)) {
+            if bound >= podium.bar() && bound > f32::NEG_INFINITY {
+                self.open(group, &mut podium);
             }
-            first.extend(bounds.iter().position(|&bound| bound == best));
-        } else {
-            let mut order: Vec<usize> = (0..bounds.len()).collect();
-            let n = self.places.min(order.len());
-            order.select_nth_unstable_by(n - 1, |&a, &b| bounds[b].total_cmp(&bounds[a]));
-            order.truncate(n);
-            order.sort_unstable();
-            first = order;
-        }
-        for &group in &first {
-            self.open(group, &mut podium);
+            bounds[group] = f32::NEG_INFINITY;
         }
         for (chunk, bounds) in bounds.chunks(16).enumerate() {
             let bar = podium.bar();
@@ -94,14 +90,20 @@ impl<E: Element> NullaryFnOnce for Race<'_, E> {
                 continue;
             }
             for (i, &bound) in bounds.iter().enumerate() {
-                let group = chunk * 16 + i;
-                if bound >= podium.bar() && bound > f32::NEG_INFINITY && first.binary_search(&group).is_err() {
-                    self.open(group, &mut podium);
+                if bound >= podium.bar() && bound > f32::NEG_INFINITY {
+                    self.open(chunk * 16 + i, &mut podium);
                 }
             }
         }
         podium.finishers
     }
+}
+
+/// The greatest of some bounds and its group, of which the first is `start`.
+#[inline(always)]
+fn greatest_at(bounds: &[f32], start: usize) -> (f32, usize) {
+    let best = greatest(bounds);
+    (best, start + bounds.iter().position(|&bound| bound == best).unwrap_or(0))
 }
 
 impl<E: Element> Race<'_, E> {
@@ -115,11 +117,7 @@ impl<E: Element> Race<'_, E> {
         let maxima = &self.view.prepared.maxima;
         let mut bounds = vec![f32::NEG_INFINITY; maxima.len()];
         for (chunk, (bounds, maxima)) in bounds.chunks_mut(64).zip(maxima.chunks(64)).enumerate() {
-            let mut words = [0_u32; 64];
-            for j in 0..16 {
-                let four = self.coins.words(Stream::Race, self.position, (chunk * 16 + j) as u32);
-                words[4 * j..4 * j + 4].copy_from_slice(&four);
-            }
+            let words = self.coins.words_of_64(Stream::Race, self.position, (chunk * 16) as u32);
             for ((bound, &max), word) in bounds.iter_mut().zip(maxima).zip(words) {
                 let log = (uniform_of(word).to_bits() as i32 - ONE_TIMES_64) as f32 * SCALE - SLACK;
                 let y = self.view.scaled(max);
@@ -133,7 +131,7 @@ impl<E: Element> Race<'_, E> {
     /// Offers the members of a group that may reach the podium.
     #[inline(always)]
     fn open(&self, group: usize, podium: &mut Podium) {
-        let least = exponential(self.coins.word(Stream::Race, self.position, group as u32)) * (1.0 / GROUP as f32);
+        let least = self.coins.least(self.position, group as u32);
         let least_log = ln(least);
         let bar = podium.bar();
         if self.view.scaled(self.view.prepared.maxima[group]) - (least_log - SLACK) < bar {
@@ -142,42 +140,37 @@ impl<E: Element> Race<'_, E> {
         let x = self.view.group(group);
         let base = (group * GROUP) as u32;
         let mut y = [f32::NEG_INFINITY; GROUP];
-        let mut contenders = 0_u32;
         for i in 0..GROUP {
             let scaled = self.view.scaled(x[i]);
-            let reaches = scaled - (least_log - SLACK) >= bar;
-            let kept = self.support.keeps(x[i], scaled, base + i as u32) & reaches;
+            let kept = self.support.keeps(x[i], scaled, base + i as u32);
             y[i] = if kept { scaled } else { f32::NEG_INFINITY };
-            contenders += u32::from(kept);
         }
-        let (_, fastest) = self.coins.group_least(self.position, group as u32);
-        if contenders > FEW {
+        let least_y = bar + (least_log - SLACK);
+        let mut contenders = 0_u64;
+        for (i, &y) in y.iter().enumerate() {
+            contenders |= u64::from((y >= least_y) & (y > f32::NEG_INFINITY)) << i;
+        }
+        let fastest = self.coins.fastest(self.position, group as u32);
+        if contenders.count_ones() > FEW {
             self.offer_all(base, &y, least, fastest, podium);
             return;
         }
-        for (i, &y) in y.iter().enumerate().filter(|&(_, &y)| y > f32::NEG_INFINITY) {
-            let id = base + i as u32;
-            let log = if i == fastest as usize {
+        while contenders > 0 {
+            let i = contenders.trailing_zeros();
+            contenders &= contenders - 1;
+            let log = if i == fastest {
                 least_log
             } else {
-                ln(least + exponential(self.coins.word(Stream::RaceMember, self.position, id)))
+                ln(least + exponential(self.coins.word(Stream::RaceMember, self.position, base + i)))
             };
-            podium.offer(y - log, id);
-            contenders -= 1;
-            if contenders == 0 {
-                break;
-            }
+            podium.offer(y[i as usize] - log, base + i);
         }
     }
 
     /// Scores a whole group at once.
     #[inline(always)]
     fn offer_all(&self, base: u32, y: &[f32; GROUP], least: f32, fastest: u32, podium: &mut Podium) {
-        let mut words = [0_u32; GROUP];
-        for j in 0..GROUP / 4 {
-            let four = self.coins.words(Stream::RaceMember, self.position, base / 4 + j as u32);
-            words[4 * j..4 * j + 4].copy_from_slice(&four);
-        }
+        let words = self.coins.words_of_64(Stream::RaceMember, self.position, base / 4);
         let mut scores = [f32::NEG_INFINITY; GROUP];
         for i in 0..GROUP {
             let more = if i as u32 == fastest { 0.0 } else { exponential(words[i]) };

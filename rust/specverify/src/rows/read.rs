@@ -3,7 +3,6 @@
 use pulp::NullaryFnOnce;
 
 use crate::coins::GROUP;
-use crate::rows::mass::mass_of_bits;
 use crate::rows::matrix::Element;
 use crate::rows::prepared::View;
 use crate::rows::support::Support;
@@ -39,18 +38,16 @@ impl<E: Element> NullaryFnOnce for Read<'_, E> {
                 to.fill(0.0);
                 continue;
             }
-            let bits = support.exp_bits(view, group);
-            let mut p = [0.0_f64; GROUP];
-            for (p, &bits) in p.iter_mut().zip(&bits) {
-                *p = probability(mass_of_bits(bits), inverse_total);
+            let masses = support.masses(view, group);
+            for (p, &mass) in to.iter_mut().zip(&masses[first..first + n]) {
+                *p = probability(mass, inverse_total);
             }
-            to.copy_from_slice(&p[first..first + n]);
         }
     }
 }
 
 /// mass / total.
 #[inline(always)]
-pub(crate) fn probability(mass: u64, inverse_total: f64) -> f64 {
-    mass as i64 as f64 * inverse_total
+pub(crate) fn probability(whole_mass: f32, inverse_total: f64) -> f64 {
+    f64::from(whole_mass) * inverse_total
 }

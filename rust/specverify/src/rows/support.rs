@@ -5,7 +5,7 @@ use pulp::NullaryFnOnce;
 
 use crate::coins::{GROUP, ln};
 use crate::params::SamplingParams;
-use crate::rows::mass::{LEAST_Y, exp_bits, mass, mass_of_bits};
+use crate::rows::mass::{LEAST_Y, mass, whole_mass};
 use crate::rows::matrix::Element;
 use crate::rows::prepared::{View, kept_first};
 use crate::rows::simd::Simd;
@@ -43,24 +43,24 @@ impl Support {
         view.scaled(max) >= self.least_y && max >= self.threshold
     }
 
-    /// Bits of exp(y) of a group's members, 0 for those that are not kept.
+    /// [`whole_mass`] of a group's members, 0 for those that are not kept.
     #[inline(always)]
-    pub fn exp_bits<E: Element>(&self, view: View<'_, E>, group: usize) -> [u32; GROUP] {
+    pub fn masses<E: Element>(&self, view: View<'_, E>, group: usize) -> [f32; GROUP] {
         let x = view.group(group);
-        let mut bits = [0; GROUP];
-        for (bits, &x) in bits.iter_mut().zip(&x) {
+        let mut masses = [0.0; GROUP];
+        for (mass, &x) in masses.iter_mut().zip(&x) {
             let y = view.scaled(x);
-            let e = exp_bits(y);
-            *bits = if y >= self.least_y { e } else { 0 };
+            let whole = whole_mass(y);
+            *mass = if y >= self.least_y { whole } else { 0.0 };
         }
         if self.threshold > f32::NEG_INFINITY {
-            for (i, (bits, &x)) in bits.iter_mut().zip(&x).enumerate() {
+            for (i, (mass, &x)) in masses.iter_mut().zip(&x).enumerate() {
                 let id = (group * GROUP + i) as u32;
                 let kept = (x > self.threshold) | ((x == self.threshold) & (id <= self.last));
-                *bits = if kept { *bits } else { 0 };
+                *mass = if kept { *mass } else { 0.0 };
             }
         }
-        bits
+        masses
     }
 
     /// What min_p, top_k and top_p, in this order, leave of a row. top_p counts the mass that top_k left.
@@ -78,22 +78,26 @@ impl Support {
                 head.truncate(k);
                 support.cut_after(head[k - 1]);
             }
-            support.total = Some(head.iter().map(|&(x, _)| mass(view.scaled(x))).sum());
+            let total = simd.run(HeadMass { view, head: &head });
+            support.total = Some(total);
             if params.top_p < 1.0 {
-                support.cut_at_mass(view, &mut head, f64::from(params.top_p));
+                support.cut_at_mass(simd, view, &mut head, 0, f64::from(params.top_p) * total as f64);
             }
         } else if params.top_p < 1.0 {
             let total = support.total(simd, view);
             support.total = Some(total);
-            // Widen the head until it holds enough; the last round takes all that has mass.
-            let (mut head, mut above) = (Vec::new(), f32::INFINITY);
-            for least_y in [-1.0, -2.0, -4.0, -6.0, -8.0, -10.0, -13.0, -17.0, LEAST_Y] {
-                let least_y = support.least_y.max(least_y);
-                view.between(least_y, above, &mut head);
-                if support.cut_at_mass(view, &mut head, f64::from(params.top_p)) {
+            // Slice by slice down the order, until the slice that holds the cut; the last takes all that has mass.
+            let needed = f64::from(params.top_p) * total as f64;
+            let (mut slice, mut above, mut before) = (Vec::new(), f32::INFINITY, 0);
+            for least_y in (1..=12).map(|y| -(y as f32)).chain([-14.0, -17.0, LEAST_Y]) {
+                slice.clear();
+                view.between(support.least_y.max(least_y), above, &mut slice);
+                let mass = simd.run(HeadMass { view, head: &slice });
+                if (before + mass) as f64 >= needed && mass > 0 {
+                    support.cut_at_mass(simd, view, &mut slice, before, needed);
                     break;
                 }
-                above = least_y;
+                (above, before) = (least_y, before + mass);
             }
         }
         support
@@ -110,34 +114,60 @@ impl Support {
         head
     }
 
-    /// Keeps the shortest head with `top_p` of the mass: an id stays while those before it have less. Returns whether `head`
-    /// reaches that far.
-    fn cut_at_mass<E: Element>(&mut self, view: View<'_, E>, head: &mut [(f32, u32)], top_p: f64) -> bool {
-        let masses = |ids: &[(f32, u32)]| ids.iter().map(|&(x, _)| mass(view.scaled(x))).sum::<u64>();
-        let needed = self.total.map_or(0.0, |total| top_p * total as f64);
-        if (masses(head) as f64) < needed || head.is_empty() {
-            return false;
-        }
+    /// Keeps the shortest head that has the mass `needed`: an id stays while those before it have less. `slice` holds the ids among
+    /// which the cut lies, `before` is the mass of those above it.
+    fn cut_at_mass<E: Element>(
+        &mut self,
+        simd: Simd,
+        view: View<'_, E>,
+        slice: &mut [(f32, u32)],
+        mut before: u64,
+        needed: f64,
+    ) {
         // Halve the range in which the cut lies; what is before it is kept, and its mass is too little.
-        let (mut low, mut high, mut before) = (0, head.len(), 0_u64);
+        let (mut low, mut high) = (0, slice.len());
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            head[low..high].select_nth_unstable_by(middle - low, kept_first);
-            let left = masses(&head[low..middle]);
+            slice[low..high].select_nth_unstable_by(middle - low, kept_first);
+            let left = simd.run(HeadMass { view, head: &slice[low..middle] });
             if ((before + left) as f64) < needed {
                 (low, before) = (middle, before + left);
             } else {
                 high = middle;
             }
         }
-        self.cut_after(head[low]);
-        self.total = Some(before + mass(view.scaled(head[low].0)));
-        true
+        if let Some(&last) = slice.get(low) {
+            self.cut_after(last);
+            self.total = Some(before + mass(view.scaled(last.0)));
+        }
     }
 
     /// The mass of the ids kept.
     pub fn total<E: Element>(&self, simd: Simd, view: View<'_, E>) -> u64 {
         self.total.unwrap_or_else(|| simd.run(Total { view, support: *self }))
+    }
+}
+
+/// The mass of a list of ids.
+struct HeadMass<'a, E> {
+    view: View<'a, E>,
+    head: &'a [(f32, u32)],
+}
+
+impl<E: Element> NullaryFnOnce for HeadMass<'_, E> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn call(self) -> u64 {
+        let mut sum = 0;
+        for ids in self.head.chunks(GROUP) {
+            let mut masses = [0.0; GROUP];
+            for (mass, &(x, _)) in masses.iter_mut().zip(ids) {
+                *mass = whole_mass(self.view.scaled(x));
+            }
+            sum += group_sum(&masses);
+        }
+        sum
     }
 }
 
@@ -154,14 +184,26 @@ impl<E: Element> NullaryFnOnce for Total<'_, E> {
         let mut sum = 0;
         for group in 0..self.view.prepared.maxima.len() {
             if self.support.reaches(self.view, group) {
-                let bits = self.support.exp_bits(self.view, group);
-                let mut masses = 0;
-                for bits in bits {
-                    masses += mass_of_bits(bits);
-                }
-                sum += masses;
+                sum += group_sum(&self.support.masses(self.view, group));
             }
         }
         sum
     }
+}
+
+/// The sum of a group's masses: below 2^47, so f64 adds whole numbers without rounding, in any order.
+#[inline(always)]
+fn group_sum(masses: &[f32; GROUP]) -> u64 {
+    let mut sums = [0.0_f64; GROUP];
+    for (sum, &mass) in sums.iter_mut().zip(masses) {
+        *sum = f64::from(mass);
+    }
+    let mut width = GROUP / 2;
+    while width > 0 {
+        for i in 0..width {
+            sums[i] += sums[i + width];
+        }
+        width /= 2;
+    }
+    sums[0] as u64
 }
