@@ -96,7 +96,7 @@ test-vllm: build model
 test-demo: build model
 	$(BIN)/python -m demo --quick --out out/quick
 
-bench: build ## Run the Rust and Python benchmarks and print one table (quiet machine, please)
+bench: build model ## Run the Rust and Python benchmarks and print one table (quiet machine, please)
 	@cmp -s requirements/bench.txt $(VENV)/.bench.lock || { echo "bench: installing the peers to compare with"; \
 		$(UV) pip install --no-deps --require-hashes -r requirements/bench.txt; cp requirements/bench.txt $(VENV)/.bench.lock; }
 	@$(BIN)/python -m bench $(BENCH_ARGS)

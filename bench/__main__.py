@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.inputs import LARGE, recorded
 from bench.table import Entry, from_criterion, from_pytest_benchmark, print_table
 
 # A current NumPy picks its own kernels; these, where a machine sets them for older ones, slow it down.
@@ -28,6 +29,9 @@ def main() -> int:
     environment = {name: value for name, value in os.environ.items() if name not in SLOW}
     entries: list[Entry] = []
     if options.only != "python":
+        rows = options.out / "recorded_rows.f32"
+        recorded(LARGE).numpy().tofile(rows)
+        environment["SPECVERIFY_BENCH_ROWS"] = str(rows.resolve())
         start = time.time()
         command = ["cargo", "bench", "--locked", "--package", "specverify", "--benches", "--", "--quiet", options.k]
         subprocess.run([part for part in command if part], check=True, env=environment)

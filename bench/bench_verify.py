@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import specverify as sv
-from bench.inputs import Pool, Shape, pool
+from bench.inputs import LARGE, Pool, Shape, pool
 
 PLAIN = (("temperature", 0.8),)
 FILTERED = (("temperature", 0.8), ("top_k", 20), ("top_p", 0.95))
-LARGE = 151_936
 SHAPES = [
+    (Shape(batch=32, vocab=LARGE, logits="recorded"), PLAIN),
     (Shape(batch=32, vocab=LARGE), PLAIN),
     (Shape(batch=8, vocab=LARGE), PLAIN),
     (Shape(batch=1, vocab=LARGE), PLAIN),
@@ -24,7 +24,11 @@ SHAPES = [
     (Shape(batch=32, vocab=LARGE), FILTERED),
 ]
 TREES = [(Shape(batch=8, vocab=LARGE, drafts=nodes), PLAIN) for nodes in (16, 64)]
-WITH_Q = [(Shape(batch=batch, vocab=LARGE), PLAIN) for batch in (32, 1)]
+WITH_Q = [
+    (Shape(batch=32, vocab=LARGE, logits="recorded"), PLAIN),
+    (Shape(batch=32, vocab=LARGE), PLAIN),
+    (Shape(batch=1, vocab=LARGE), PLAIN),
+]
 
 
 def name(case: Any) -> str:

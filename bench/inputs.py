@@ -14,7 +14,11 @@ import torch
 
 import specverify as sv
 
+LARGE = 151_936
 LOGIT_SD = 3.0
+MODEL = Path(".cache/smollm2")
+TEXT = Path(__file__).read_text() + (Path(__file__).parent / "README.md").read_text()
+WIDENED_BY = -8.0
 
 
 def last_level_cache() -> int:
@@ -36,6 +40,7 @@ class Shape:
     drafts: int = 7
     dtype: torch.dtype = torch.float32
     depth: int = 7
+    logits: str = "normal"
 
     @property
     def rows(self) -> int:
@@ -55,19 +60,41 @@ class Shape:
     def __str__(self) -> str:
         name = {torch.float32: "f32", torch.bfloat16: "bf16"}[self.dtype]
         kind = f"N={self.drafts}" if self.depth == self.drafts else f"tree of {self.drafts}, depth {self.depth}"
-        return f"batch {self.batch}, V={self.vocab:,}, {kind}, {name}"
+        return f"batch {self.batch}, V={self.vocab:,}, {kind}, {name}, {self.logits}"
+
+
+@lru_cache(maxsize=1)
+def recorded(vocab: int) -> torch.Tensor:
+    """Rows that SmolLM2-135M-Instruct gives a text: float32 [256, vocab].
+
+    The model has 49,152 ids. A wider vocabulary repeats each row with its ids shuffled and `WIDENED_BY` added: more tail, as a
+    larger vocabulary has, and the same head.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    ids = AutoTokenizer.from_pretrained(MODEL)(TEXT, return_tensors="pt").input_ids[:, :512]
+    with torch.inference_mode():
+        rows = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)(ids).logits[0, -256:]
+    generator = torch.Generator().manual_seed(0)
+    parts = [rows]
+    while sum(part.shape[1] for part in parts) < vocab:
+        parts.append(rows[:, torch.randperm(rows.shape[1], generator=generator)] + WIDENED_BY)
+    return torch.cat(parts, 1)[:, :vocab].contiguous()
 
 
 class Pool:
-    """Batches of normal logits with what each call needs; `next` hands them out in turn."""
+    """Batches of logits, normal or recorded, with what each call needs; `next` hands them out in turn."""
 
     def __init__(self, shape: Shape, sampling: dict[str, Any]) -> None:
         self.shape = shape
         generator = torch.Generator().manual_seed(0)
-        self.logits = [
-            torch.empty(shape.rows, shape.vocab).normal_(0, LOGIT_SD, generator=generator).to(shape.dtype)
-            for _ in range(shape.copies)
-        ]
+
+        def batch(turn: int) -> torch.Tensor:
+            if shape.logits == "recorded":
+                return recorded(shape.vocab)[(torch.arange(shape.rows) + 37 * turn) % 256].to(shape.dtype)
+            return torch.empty(shape.rows, shape.vocab).normal_(0, LOGIT_SD, generator=generator).to(shape.dtype)
+
+        self.logits = [batch(turn) for turn in range(shape.copies)]
         self.samplings = [sv.SamplingParams(seed=request, **sampling) for request in range(shape.batch)]
         self.positions = [100 + 16 * request for request in range(shape.batch)]
         self._turn: Iterator[int] = itertools.cycle(range(shape.copies))

@@ -20,6 +20,8 @@ fn uniform(state: &mut u64) -> f64 {
     ((*state >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
 }
 
+type Make = fn(usize) -> Vec<f32>;
+
 /// Normal logits (sd 3), the hard case: thousands of tokens matter.
 fn normal(n: usize) -> Vec<f32> {
     let mut state = 1;
@@ -30,11 +32,26 @@ fn normal(n: usize) -> Vec<f32> {
     (0..n).map(|_| draw(&mut state) as f32).collect()
 }
 
-/// Like a language model's: log-probability falls with the logarithm of the rank (exponent 1.3), ranks scattered over the ids.
+/// Like a language model's, where no recorded rows are given: log-probability falls with the logarithm of the rank (exponent 1.3), ranks scattered over the ids.
 fn peaked(n: usize) -> Vec<f32> {
     let mut state = 2;
     // The ranks of a random permutation are nearly independent uniforms, except at the head, which this keeps.
     (0..n).map(|_| -1.3 * (1.0 + uniform(&mut state) * VOCAB as f64).ln() as f32).collect()
+}
+
+/// The file that `make bench` fills with recorded rows: native f32, `[rows, VOCAB]`. Repeated as often as it takes.
+const RECORDED: &str = "SPECVERIFY_BENCH_ROWS";
+
+fn recorded(n: usize) -> Vec<f32> {
+    let path = std::env::var(RECORDED).unwrap();
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{RECORDED}={path}: {error}"));
+    let rows: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|&b| f32::from_ne_bytes(b)).collect();
+    assert!(
+        !rows.is_empty() && rows.len().is_multiple_of(VOCAB),
+        "{RECORDED}: {} values, not rows of {VOCAB}",
+        rows.len()
+    );
+    rows.iter().copied().cycle().take(n).collect()
 }
 
 struct Batches {
@@ -86,10 +103,10 @@ fn rows(c: &mut Criterion) {
     let plain = SamplingParams { temperature: 0.8, ..Default::default() };
     let filtered = SamplingParams { top_k: 20, top_p: 0.95, ..plain.clone() };
     let request = ROWS * VOCAB;
-    for (name, batches) in
-        [("normal", normal as fn(usize) -> Vec<f32>), ("peaked", peaked)].map(|(name, make)| (name, make))
-    {
-        let batches = Batches::new(batches(Batches::LEN));
+    let like_a_model =
+        if std::env::var_os(RECORDED).is_some() { ("recorded", recorded as Make) } else { ("peaked", peaked as Make) };
+    for (name, make) in [("normal", normal as Make), like_a_model] {
+        let batches = Batches::new(make(Batches::LEN));
         let mut group = c.benchmark_group(format!("rows_{name}_b{BATCH}x{ROWS}"));
         group.throughput(Throughput::Bytes(Batches::LEN as u64 * 4)).sample_size(20);
         group.bench_function("read", |b| {
