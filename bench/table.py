@@ -24,11 +24,10 @@ class Entry:
 
 
 def from_criterion(folder: Path, since: float) -> list[Entry]:
-    """Benchmarks under target/criterion that were written after `since` (seconds since the epoch)."""
+    """Benchmarks under target/criterion that were written after `since` (seconds since the epoch), in the order they ran."""
+    written = {path: path.stat().st_mtime for path in folder.glob("**/new/estimates.json")}
     entries = []
-    for path in sorted(folder.glob("**/new/estimates.json")):
-        if path.stat().st_mtime < since:
-            continue
+    for path in sorted((path for path, when in written.items() if when >= since), key=written.__getitem__):
         about = json.loads(path.with_name("benchmark.json").read_text())
         median = json.loads(path.read_text())["median"]
         interval = median["confidence_interval"]
