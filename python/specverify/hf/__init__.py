@@ -14,7 +14,7 @@ except ImportError as missing:
 from . import shapes
 from .cache import TreeModel, UnsupportedModelError
 from .drafter import Context, Draft, Drafter
-from .generate import Result, Step, generate
+from .generation import Result, Step, generate
 from .model_drafter import ModelDrafter
 from .text_drafter import TextDrafter
 

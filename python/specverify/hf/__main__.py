@@ -15,7 +15,7 @@ import specverify as sv
 
 from . import shapes
 from .cache import UnsupportedModelError
-from .generate import Result, Rule, generate
+from .generation import Result, Rule, generate
 from .model_drafter import DRAWS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
