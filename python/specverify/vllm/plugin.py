@@ -38,7 +38,7 @@ WORKERS = {"vllm.v1.worker.cpu_worker.CPUWorker": "specverify.vllm.runner_v1.CPU
 SCHEDULER = "specverify.vllm.scheduler.Scheduler"
 
 
-class Refused(ValueError):
+class Refused(SpecVerifyError, ValueError):
     """An engine configuration that can't be served losslessly; the message says why."""
 
 

@@ -26,7 +26,7 @@ PLACEHOLDER = -1
 """Fills the columns of a request that emitted fewer tokens than the widest one; vLLM drops it."""
 
 
-class Unservable(ValueError):
+class Unservable(sv.SpecVerifyError, ValueError):
     """A request that this version can't serve, and why. Ends or rejects that request, never the engine."""
 
 
