@@ -118,8 +118,7 @@ def test_seed_of_minus_one_is_none() -> None:
     ],
 )
 def test_values_outside_the_domain_are_named(field: str, value: Any) -> None:
-    named = "bad_words" if field == "bad_words_token_ids" else field
-    with pytest.raises(sv.ArgumentError, match=named) as raised:
+    with pytest.raises(sv.ArgumentError, match=field) as raised:
         sv.SamplingParams(**{field: value})
     assert "; expected " in str(raised.value)
 

@@ -155,7 +155,7 @@ impl SamplingParams {
             allowed_token_ids: optional(&allowed_token_ids)
                 .map(|ids| token_ids("allowed_token_ids", ids))
                 .transpose()?,
-            bad_words: optional(&bad_words_token_ids).map(as_words).transpose()?.unwrap_or_default(),
+            bad_words_token_ids: optional(&bad_words_token_ids).map(as_words).transpose()?.unwrap_or_default(),
             logprobs: optional(&logprobs).map(as_count).transpose()?,
         };
         params.validated().or_raise(py).map(Self)
@@ -237,7 +237,7 @@ impl SamplingParams {
     /// Token sequences that may not be completed, or None.
     #[getter]
     fn bad_words_token_ids(&self) -> Option<Vec<Vec<u32>>> {
-        Some(self.0.bad_words.clone()).filter(|words| !words.is_empty())
+        Some(self.0.bad_words_token_ids.clone()).filter(|words| !words.is_empty())
     }
 
     /// Logprobs of that many others a position; -1 for the whole vocabulary.

@@ -32,7 +32,7 @@ pub struct SamplingParams {
     /// When given, nothing else is drawn.
     pub allowed_token_ids: Option<Vec<u32>>,
     /// Token sequences that may not be completed.
-    pub bad_words: Vec<Vec<u32>>,
+    pub bad_words_token_ids: Vec<Vec<u32>>,
     /// Logprobs of that many others a position; `None` for none (the emitted token's are then not computed either).
     pub logprobs: Option<u32>,
 }
@@ -51,7 +51,7 @@ impl Default for SamplingParams {
             min_tokens: 0,
             logit_bias: Vec::new(),
             allowed_token_ids: None,
-            bad_words: Vec::new(),
+            bad_words_token_ids: Vec::new(),
             logprobs: None,
         }
     }
@@ -82,8 +82,8 @@ impl SamplingParams {
         if self.allowed_token_ids.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::argument("allowed_token_ids", "[]", "at least one id, or None"));
         }
-        if let Some(i) = self.bad_words.iter().position(Vec::is_empty) {
-            return Err(Error::argument(format!("bad_words[{i}]"), "[]", "at least one id"));
+        if let Some(i) = self.bad_words_token_ids.iter().position(Vec::is_empty) {
+            return Err(Error::argument(format!("bad_words_token_ids[{i}]"), "[]", "at least one id"));
         }
         if self.temperature > 0.0 {
             self.temperature = self.temperature.max(MIN_TEMPERATURE);

@@ -199,7 +199,7 @@ fn jobs() -> impl Strategy<Value = Job> {
                 repetition_penalty: repetition,
                 min_tokens: min,
                 logit_bias: vec![(ids[0], 2.0)],
-                bad_words: vec![ids.clone(), vec![ids[ids.len() - 1]]],
+                bad_words_token_ids: vec![ids.clone(), vec![ids[ids.len() - 1]]],
                 ..SamplingParams::default()
             }
             .validated()

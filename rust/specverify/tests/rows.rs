@@ -51,7 +51,7 @@ fn edited(raw: &[f32], p: &SamplingParams, h: &History, path: &[u32]) -> Vec<f32
             }
         }
     }
-    for word in &p.bad_words {
+    for word in &p.bad_words_token_ids {
         let (last, before) = word.split_last().unwrap();
         if past.ends_with(before) {
             x[*last as usize] = f32::NEG_INFINITY;
@@ -143,7 +143,7 @@ fn random_params(r: &mut Random, vocab: usize) -> (SamplingParams, History) {
         p.frequency_penalty = (4.0 * r.unit() - 2.0) as f32;
         p.presence_penalty = (4.0 * r.unit() - 2.0) as f32;
         p.min_tokens = r.below(12) as u32;
-        p.bad_words = vec![ids(r, 1), ids(r, 2), vec![*h.output.last().unwrap(), r.below(vocab) as u32]];
+        p.bad_words_token_ids = vec![ids(r, 1), ids(r, 2), vec![*h.output.last().unwrap(), r.below(vocab) as u32]];
         let mut biased = ids(r, 4);
         biased.sort_unstable();
         biased.dedup();
@@ -445,7 +445,7 @@ fn ids_outside_the_vocabulary_are_named() {
     for (p, name) in [
         (SamplingParams { logit_bias: vec![(4, 1.0)], ..Default::default() }, "logit_bias is 4"),
         (SamplingParams { allowed_token_ids: Some(vec![9]), ..Default::default() }, "allowed_token_ids is 9"),
-        (SamplingParams { bad_words: vec![vec![5]], ..Default::default() }, "bad_words is 5"),
+        (SamplingParams { bad_words_token_ids: vec![vec![5]], ..Default::default() }, "bad_words_token_ids is 5"),
     ] {
         let message = TargetRows::new(matrix, context(&p, &h, &tree, 0)).unwrap_err().to_string();
         assert!(message.starts_with(name), "{message}");

@@ -59,8 +59,8 @@ impl<'a> Request<'a> {
             check("logit_bias", id)?;
             base.push((id, Change { bias, ..Change::default() }));
         }
-        for word in &params.bad_words {
-            word.iter().try_for_each(|&id| check("bad_words", id))?;
+        for word in &params.bad_words_token_ids {
+            word.iter().try_for_each(|&id| check("bad_words_token_ids", id))?;
         }
         let mut allowed = None;
         if let Some(ids) = &params.allowed_token_ids {
@@ -105,7 +105,9 @@ impl<'a> Request<'a> {
         if self.output.len() + path.len() < self.params.min_tokens as usize {
             changes.extend(self.stop_token_ids.iter().map(|&id| (id, ban)));
         }
-        changes.extend(self.params.bad_words.iter().filter_map(|word| self.completes(word, path)).map(|id| (id, ban)));
+        changes.extend(
+            self.params.bad_words_token_ids.iter().filter_map(|word| self.completes(word, path)).map(|id| (id, ban)),
+        );
         if changes.len() > self.base.len() {
             self.keep_editable(&mut changes);
             merge(&mut changes);
