@@ -66,6 +66,8 @@ def test_case_9_chosen_children_verified_as_if_drawn_are_biased() -> None:
         (("token", P, Q), {"trees": []}, "trees"),
         (("token", P, Q), {"trees": [sv.DraftTree.chain([0])]}, r"trees\[0\]"),
         (("greedy", P, Q), {"trees": [(1.0, sv.DraftTree.chain([3]))]}, r"tokens\[0\] is 3"),
+        (("greedy", P, Q), {"trees": [(5.0, sv.DraftTree.chain([1]))]}, r"trees is \[5"),
+        (("greedy", P, Q), {"trees": [(float("nan"), sv.DraftTree.chain([1]))]}, r"trees is \[NaN"),
         (("token", P, Q), {"parents": [0]}, r"parents\[0\] is 0"),
         (("token", P, Q), {"parents": [-1, 0, 1, 2, 3]}, "depth"),
         (("token", P, Q), {"parents": [-1], "length": 9}, "length is 9"),

@@ -184,6 +184,14 @@ pub fn law(rule: Rule, drafts: &Drafts<'_>, target: &Table, drafter: &Table, len
     if target.vocab != drafter.vocab {
         return Err(Error::argument("drafter", format!("vocabulary of {}", drafter.vocab), target.vocab.to_string()));
     }
+    if let Drafts::Given(trees) = drafts {
+        let total: f64 = trees.iter().map(|(p, _)| p).sum();
+        if trees.iter().any(|(p, _)| *p < 0.0) || total.is_nan() || (total - 1.0).abs() > 1e-9 {
+            let given: Vec<f64> = trees.iter().map(|(p, _)| *p).take(8).collect();
+            let expected = "trees whose probabilities are at least 0 and sum to 1";
+            return Err(Error::argument("trees", format!("{given:?}, {total} in sum"), expected));
+        }
+    }
     let mut mass = target.no_mass(length)?;
     let mut mean_emitted = 0.0;
     let branches = RefCell::new(Branches::default());
@@ -211,7 +219,10 @@ pub fn law(rule: Rule, drafts: &Drafts<'_>, target: &Table, drafter: &Table, len
         };
         let drafted =
             TableDrafted { table: drafter, rows: drafter.tree_rows(&tree), tree: &tree, draw, branches: &branches };
-        let decision = decide(rule, &tree, &mut target_rows, Some(&drafted), &mut BranchingChooser(&branches));
+        // A rule that reads q draws the siblings of a row when it reaches the row; the others look at the tokens alone.
+        let drawn = if rule.reads_draft_probs() { Ok(()) } else { drafted.draw_all() };
+        let decision = drawn
+            .and_then(|()| decide(rule, &tree, &mut target_rows, Some(&drafted), &mut BranchingChooser(&branches)));
         let mut branches = branches.borrow_mut();
         if std::mem::take(&mut branches.interrupted) {
             continue;
@@ -229,7 +240,7 @@ pub fn law(rule: Rule, drafts: &Drafts<'_>, target: &Table, drafter: &Table, len
     }
 }
 
-/// The tree with the siblings drawn so far. Those that no row was asked for yet hold 0, 1, 2, ...: nothing has looked at them.
+/// The tree with the siblings drawn so far. Those that are not drawn yet hold 0, 1, 2, ...: nothing has looked at them.
 fn drawn_tree(parents: &[i32], without_replacement: bool, branches: &Branches) -> Result<AnyTree> {
     let shape = Topology::new(vec![0; parents.len()], parents.to_vec())?;
     let mut tokens = vec![0; parents.len()];
@@ -430,6 +441,12 @@ impl TableDrafted<'_> {
             draws = longer;
         }
         draws
+    }
+
+    /// Draws the siblings of every row, parents first.
+    fn draw_all(&self) -> Result<()> {
+        let mut parents = (0..self.tree.rows()).filter(|&row| !self.tree.children(row).is_empty());
+        parents.try_for_each(|row| self.row(row).map(drop))
     }
 }
 

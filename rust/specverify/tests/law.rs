@@ -159,6 +159,59 @@ fn lossy_typical_is_lossy_and_follows_its_formula() {
     assert!((none.mean_emitted - 1.0).abs() < EXACT && off(&none, &p, 2) <= EXACT);
 }
 
+/// Rules that never read q meet drafts that were drawn from it all the same.
+#[test]
+fn drafts_are_drawn_for_the_rules_that_never_read_q() {
+    let (p, q) = (table(&[0.5, 0.3, 0.2]), table(&[0.1, 0.2, 0.7]));
+    let mean = |rule, parents: &[i32], distinct| {
+        let law = law(rule, &Drafts::Drawn { parents, without_replacement: distinct }, &p, &q, depth(parents) + 1);
+        law.unwrap().mean_emitted
+    };
+    let (p, q) = (p.row(&[]), q.row(&[]));
+    let hit: f64 = p.iter().zip(q).map(|(p, q)| p * q).sum();
+    assert!((mean(Rule::TargetOnly, &[-1], false) - 1.0 - hit).abs() < EXACT);
+    assert!((mean(Rule::Greedy, &[-1], false) - 1.1).abs() < EXACT);
+    // Two siblings, the second below the first or beside it.
+    let pair = |draws: Draws| draws.iter().map(|(w, pair)| w * pair.iter().map(|&x| p[x as usize]).sum::<f64>()).sum();
+    let distinct: f64 = pair(distinct_pairs(q));
+    assert!((mean(Rule::TargetOnly, &[-1, -1], true) - 1.0 - distinct).abs() < EXACT);
+    let either: f64 = p.iter().zip(q).map(|(p, q)| p * (1.0 - (1.0 - q) * (1.0 - q))).sum();
+    assert!((mean(Rule::TargetOnly, &[-1, -1], false) - 1.0 - either).abs() < EXACT);
+}
+
+/// As above, of texts: what follows a draft depends on which was drawn, so the models do not forget.
+#[test]
+fn the_law_of_drawn_drafts_is_the_mean_over_the_given_ones() {
+    let mut random = Random(7);
+    let (p, q) = (random.table(3, 3, 1.0), random.table(3, 2, 1.0));
+    let typical = Rule::LossyTypical { epsilon: 0.3, delta: 0.9 };
+    let mut given: Vec<(f64, AnyTree)> = Vec::new();
+    for (a, &qa) in q.row(&[]).iter().enumerate() {
+        for (b, &qb) in q.row(&[]).iter().enumerate() {
+            for (c, &qc) in q.row(&[a as u32]).iter().enumerate() {
+                let tokens = vec![a as u32, b as u32, c as u32];
+                given.push((qa * qb * qc, DraftTree::independent(tokens, vec![-1, -1, 0]).unwrap().into()));
+            }
+        }
+    }
+    for rule in [Rule::Greedy, Rule::TargetOnly, typical] {
+        let of_drawn = drawn(rule, &[-1, -1, 0], false, &p, &q);
+        let of_given = law(rule, &Drafts::Given(&given), &p, &q, 3).unwrap();
+        assert!(total_variation(&of_drawn.texts, &of_given.texts) <= EXACT, "{}", rule.name());
+        assert!((of_drawn.mean_emitted - of_given.mean_emitted).abs() < EXACT, "{}", rule.name());
+        assert!(of_drawn.mean_emitted > 1.05, "{}: {}", rule.name(), of_drawn.mean_emitted);
+    }
+    // Weights that are no probabilities give no law.
+    for weights in [vec![], vec![0.5], vec![-1.0, 2.0], vec![f64::NAN], vec![f64::INFINITY]] {
+        let trees: Vec<_> = weights.iter().map(|&w| (w, fixed(&[0], &[-1]))).collect();
+        let error = law(Rule::Greedy, &Drafts::Given(&trees), &p, &q, 2).unwrap_err().to_string();
+        assert!(error.starts_with("trees is ["), "{error}");
+    }
+    // Siblings that the drafter can't draw are an error, not a guess.
+    let too_many = Drafts::Drawn { parents: &[-1, -1, -1, -1], without_replacement: true };
+    assert!(law(Rule::TargetOnly, &too_many, &p, &q, 3).unwrap_err().to_string().starts_with("drafter row 0"));
+}
+
 /// A model whose next token does not depend on the text.
 fn table(row: &[f64]) -> Table {
     Table::new(row.len(), 2, row.repeat(1 + row.len())).unwrap()
