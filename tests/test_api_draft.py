@@ -1,6 +1,7 @@
 """The drafters through the public API: inputs, errors, reuse of ids, and parity with vLLM's n-gram proposer."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,42 @@ def test_ids_are_reused_safely(new: Callable[[], Drafter]) -> None:
     assert drafter.draft("a").tree == sv.DraftTree([], [])
 
 
+@pytest.mark.parametrize("new", NEW)
+@pytest.mark.parametrize("name", [5, None, b"a", "\ud800"])
+def test_names_that_are_no_text_are_refused(new: Callable[[], Drafter], name: Any) -> None:
+    drafter = new()
+    calls: list[Callable[[], object]] = [
+        lambda: drafter.start(name, [1]),
+        lambda: drafter.extend(name, [1]),
+        lambda: drafter.draft(name),
+        lambda: drafter.draft_tree(name),
+        lambda: drafter.stop(name),
+        lambda: drafter.request_bytes(name),
+    ]
+    for call in calls:
+        with pytest.raises(sv.ArgumentError, match="request_id is "):
+            call()
+    assert name not in drafter
+
+
+@pytest.mark.parametrize("new", NEW)
+def test_threads_take_turns(new: Callable[[], Drafter]) -> None:
+    drafter, text = new(), [*range(3000), 0, 1]
+
+    def serve(thread: int) -> list[int]:
+        for step in range(20):
+            name = f"{thread}-{step}"
+            drafter.start(name, text)
+            drafter.extend(name, [2])
+            drafted = drafter.draft(name, max_tokens=1).tokens
+            drafter.stop(name)
+        return drafted
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(serve, range(4))) == [[3]] * 4
+    assert len(drafter) == 0
+
+
 @pytest.mark.parametrize(
     ("new", "arguments", "name"),
     [
@@ -92,6 +129,8 @@ def test_ids_are_reused_safely(new: Callable[[], Drafter]) -> None:
         (sv.SuffixDrafter, {"min_token_prob": 2}, "min_token_prob"),
         (sv.SuffixDrafter, {"min_token_prob": "x"}, "min_token_prob"),
         (sv.SuffixDrafter, {"corpus_bytes": 10}, "corpus_bytes"),
+        (sv.SuffixDrafter, {"corpus_bytes": 2**38 + 1}, "corpus_bytes"),
+        (sv.SuffixDrafter, {"corpus_bytes": 2**64 - 1}, "corpus_bytes"),
         (sv.NgramDrafter, {"min_n": 0}, "min_n"),
         (sv.NgramDrafter, {"min_n": 6}, "min_n"),
         (sv.NgramDrafter, {"max_n": 65}, "max_n"),

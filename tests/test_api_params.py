@@ -136,3 +136,13 @@ def test_numpy_numbers_are_numbers() -> None:
         logit_bias={np.int64(3): np.float64(1)},
     )
     assert params == sv.SamplingParams(temperature=0.8, seed=7, allowed_token_ids=[1, 2], logit_bias={3: 1.0})
+
+
+def test_a_positive_temperature_is_never_greedy() -> None:
+    """1e-50 is 0 as a float32."""
+    for temperature in (5e-324, 1e-50, 1e-9):
+        assert sv.SamplingParams(temperature=temperature).temperature == 0.01
+    assert sv.SamplingParams(temperature=0.0).temperature == 0
+    assert sv.SamplingParams(temperature=-0.0).temperature == 0
+    with pytest.raises(sv.ArgumentError, match="temperature is "):
+        sv.SamplingParams(temperature=-1e-50)

@@ -773,3 +773,18 @@ def test_coins_are_a_function_of_their_key_and_uniform() -> None:
     assert abs(exponential.mean() - 1) < 5 * 0.0071
     with pytest.raises(sv.ArgumentError, match="request_id"):
         sv.derive_seed(0, 7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "recursive", "traversal"])
+def test_draft_probs_too_small_to_divide_by_are_no_mass(rule: str) -> None:
+    """The reciprocal of a subnormal sum is infinite, and every draft would be rejected without a word."""
+    tree = sv.DraftTree.chain([1], draws="independent")
+    with pytest.raises(sv.RowError, match=r"draft_probs row 0 has no usable mass; expected finite probabilities"):
+        sv.verify(np.zeros((2, 4), np.float32), tree, rule=rule, draft_probs=np.full((2, 4), 1e-310))
+    params = sv.SamplingParams(seed=1)
+    small, plain = (
+        sv.verify(np.zeros((2, 4), np.float32), tree, rule=rule, draft_probs=np.full((2, 4), q), sampling=params)
+        for q in (1e-300, 0.25)
+    )
+    assert small.tokens == plain.tokens
+    assert small.path == [0]

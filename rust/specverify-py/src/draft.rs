@@ -1,10 +1,13 @@
 //! `SuffixDrafter`, `NgramDrafter` and the `Draft` they return.
 
+use std::sync::{Mutex, PoisonError, TryLockError};
+
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use specverify::draft::{NgramConfig, Occurrence, SuffixConfig};
 use specverify::verify::AnyTree;
 
-use crate::args::{float, integer, optional, token_ids, word};
+use crate::args::{float, integer, optional, refuse, token_ids, word};
 use crate::errors::OrRaise;
 use crate::tree::DraftTree;
 
@@ -16,6 +19,26 @@ fn count(name: &str, value: &Option<Bound<'_, PyAny>>, default: usize) -> PyResu
 
 fn real(name: &str, value: &Option<Bound<'_, PyAny>>, default: f32) -> PyResult<f32> {
     optional(value).map_or(Ok(default), |value| Ok(float(name, value, "a number")? as f32))
+}
+
+/// A request's name.
+fn name<'a>(request_id: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
+    let text = request_id.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
+    text.ok_or_else(|| refuse("request_id", request_id, "a str of Unicode characters"))
+}
+
+/// Works on a drafter. Threads take turns, and who waits does so without the GIL.
+fn with<D: Send, T: Send>(py: Python<'_>, drafter: &Mutex<D>, work: impl FnOnce(&mut D) -> T + Send) -> T {
+    match drafter.try_lock() {
+        Ok(mut drafter) => work(&mut drafter),
+        Err(TryLockError::Poisoned(poisoned)) => work(&mut poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => unlocked(py, drafter, work),
+    }
+}
+
+/// The same without the GIL from the start: for what takes long.
+fn unlocked<D: Send, T: Send>(py: Python<'_>, drafter: &Mutex<D>, work: impl FnOnce(&mut D) -> T + Send) -> T {
+    py.detach(|| work(&mut drafter.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// Drafted nodes, best score first: any prefix is itself a tree.
@@ -108,8 +131,8 @@ impl Draft {
 /// >>> drafter.draft_tree("request", max_nodes=4).tree
 /// DraftTree([7, 8, 4, 9], [-1, -1, 0, 0], draws='deterministic')
 /// >>> drafter.stop("request")
-#[pyclass(module = "specverify")]
-pub struct SuffixDrafter(specverify::draft::SuffixDrafter);
+#[pyclass(frozen, module = "specverify")]
+pub struct SuffixDrafter(Mutex<specverify::draft::SuffixDrafter>);
 
 #[pymethods]
 impl SuffixDrafter {
@@ -136,7 +159,7 @@ impl SuffixDrafter {
             min_token_prob: real("min_token_prob", &min_token_prob, default.min_token_prob)?,
             corpus_bytes: count("corpus_bytes", &corpus_bytes, default.corpus_bytes)?,
         };
-        specverify::draft::SuffixDrafter::new(config).or_raise(py).map(Self)
+        specverify::draft::SuffixDrafter::new(config).or_raise(py).map(|drafter| Self(Mutex::new(drafter)))
     }
 
     /// Start a request.
@@ -147,10 +170,10 @@ impl SuffixDrafter {
     ///     A name that no live request has.
     /// prompt_token_ids : sequence of int
     ///     May be empty; also a 1-d array or tensor.
-    fn start(&mut self, request_id: &str, prompt_token_ids: Bound<'_, PyAny>) -> PyResult<()> {
+    fn start(&self, request_id: Bound<'_, PyAny>, prompt_token_ids: Bound<'_, PyAny>) -> PyResult<()> {
         let ids = token_ids("prompt_token_ids", &prompt_token_ids)?;
-        let py = prompt_token_ids.py();
-        py.detach(|| self.0.start(request_id, &ids)).or_raise(py)
+        let (py, id) = (prompt_token_ids.py(), name(&request_id)?);
+        unlocked(py, &self.0, |drafter| drafter.start(id, &ids)).or_raise(py)
     }
 
     /// Append tokens that a request has emitted.
@@ -161,9 +184,10 @@ impl SuffixDrafter {
     ///     A live request.
     /// token_ids : sequence of int
     ///     In the order they were emitted.
-    fn extend(&mut self, request_id: &str, token_ids: Bound<'_, PyAny>) -> PyResult<()> {
+    fn extend(&self, request_id: Bound<'_, PyAny>, token_ids: Bound<'_, PyAny>) -> PyResult<()> {
         let ids = crate::args::token_ids("token_ids", &token_ids)?;
-        self.0.extend(request_id, &ids).or_raise(token_ids.py())
+        let (py, id) = (token_ids.py(), name(&request_id)?);
+        with(py, &self.0, |drafter| drafter.extend(id, &ids)).or_raise(py)
     }
 
     /// Draft a chain: at each step the most frequent continuation.
@@ -179,8 +203,14 @@ impl SuffixDrafter {
     /// -------
     /// Draft
     #[pyo3(signature = (request_id, max_tokens=None), text_signature = "($self, request_id, max_tokens=8)")]
-    fn draft(&mut self, py: Python<'_>, request_id: &str, max_tokens: Option<Bound<'_, PyAny>>) -> PyResult<Draft> {
-        self.0.draft(request_id, count("max_tokens", &max_tokens, 8)?).or_raise(py).map(Draft)
+    fn draft(
+        &self,
+        py: Python<'_>,
+        request_id: Bound<'_, PyAny>,
+        max_tokens: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Draft> {
+        let (id, tokens) = (name(&request_id)?, count("max_tokens", &max_tokens, 8)?);
+        with(py, &self.0, |drafter| drafter.draft(id, tokens)).or_raise(py).map(Draft)
     }
 
     /// Draft a tree of the continuations, highest score first.
@@ -199,14 +229,15 @@ impl SuffixDrafter {
     /// Draft
     #[pyo3(signature = (request_id, max_nodes=None, max_depth=None), text_signature = "($self, request_id, max_nodes=16, max_depth=8)")]
     fn draft_tree(
-        &mut self,
+        &self,
         py: Python<'_>,
-        request_id: &str,
+        request_id: Bound<'_, PyAny>,
         max_nodes: Option<Bound<'_, PyAny>>,
         max_depth: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Draft> {
         let (nodes, depth) = (count("max_nodes", &max_nodes, 16)?, count("max_depth", &max_depth, 8)?);
-        self.0.draft_tree(request_id, nodes, depth).or_raise(py).map(Draft)
+        let id = name(&request_id)?;
+        with(py, &self.0, |drafter| drafter.draft_tree(id, nodes, depth)).or_raise(py).map(Draft)
     }
 
     /// End a finished request. Its output goes to the corpus if there is one; its id may be used again.
@@ -215,8 +246,9 @@ impl SuffixDrafter {
     /// ----------
     /// request_id : str
     ///     A live request.
-    fn stop(&mut self, py: Python<'_>, request_id: &str) -> PyResult<()> {
-        self.0.stop(request_id).or_raise(py)
+    fn stop(&self, py: Python<'_>, request_id: Bound<'_, PyAny>) -> PyResult<()> {
+        let id = name(&request_id)?;
+        with(py, &self.0, |drafter| drafter.stop(id)).or_raise(py)
     }
 
     /// Drop a request and all that it said. Its id may be used again.
@@ -225,8 +257,9 @@ impl SuffixDrafter {
     /// ----------
     /// request_id : str
     ///     A live request.
-    fn abort(&mut self, py: Python<'_>, request_id: &str) -> PyResult<()> {
-        self.0.abort(request_id).or_raise(py)
+    fn abort(&self, py: Python<'_>, request_id: Bound<'_, PyAny>) -> PyResult<()> {
+        let id = name(&request_id)?;
+        with(py, &self.0, |drafter| drafter.abort(id)).or_raise(py)
     }
 
     /// Bytes on the heap for one request.
@@ -239,22 +272,24 @@ impl SuffixDrafter {
     /// Returns
     /// -------
     /// int
-    fn request_bytes(&self, py: Python<'_>, request_id: &str) -> PyResult<usize> {
-        self.0.request_bytes(request_id).or_raise(py)
+    fn request_bytes(&self, py: Python<'_>, request_id: Bound<'_, PyAny>) -> PyResult<usize> {
+        let id = name(&request_id)?;
+        with(py, &self.0, |drafter| drafter.request_bytes(id)).or_raise(py)
     }
 
     /// Bytes on the heap for the corpus.
     #[getter]
-    fn corpus_bytes(&self) -> usize {
-        self.0.corpus_bytes()
+    fn corpus_bytes(&self, py: Python<'_>) -> usize {
+        with(py, &self.0, |drafter| drafter.corpus_bytes())
     }
 
-    fn __contains__(&self, request_id: &str) -> bool {
-        self.0.is_active(request_id)
+    fn __contains__(&self, request_id: Bound<'_, PyAny>) -> bool {
+        // As a dict has it: what is no name is the name of no request.
+        name(&request_id).is_ok_and(|id| with(request_id.py(), &self.0, |drafter| drafter.is_active(id)))
     }
 
-    fn __len__(&self) -> usize {
-        self.0.active()
+    fn __len__(&self, py: Python<'_>) -> usize {
+        with(py, &self.0, |drafter| drafter.active())
     }
 }
 
@@ -286,8 +321,8 @@ impl SuffixDrafter {
 /// [7, 9, 1]
 /// >>> drafter.draft_tree("request", max_nodes=2).scores
 /// [0.5, 0.5]
-#[pyclass(module = "specverify")]
-pub struct NgramDrafter(specverify::draft::NgramDrafter);
+#[pyclass(frozen, module = "specverify")]
+pub struct NgramDrafter(Mutex<specverify::draft::NgramDrafter>);
 
 #[pymethods]
 impl NgramDrafter {
@@ -310,7 +345,7 @@ impl NgramDrafter {
             occurrence: optional(&occurrence)
                 .map_or(Ok(default.occurrence), |value| word("occurrence", value, &words))?,
         };
-        specverify::draft::NgramDrafter::new(config).or_raise(py).map(Self)
+        specverify::draft::NgramDrafter::new(config).or_raise(py).map(|drafter| Self(Mutex::new(drafter)))
     }
 
     /// Start a request.
@@ -321,10 +356,10 @@ impl NgramDrafter {
     ///     A name that no live request has.
     /// prompt_token_ids : sequence of int
     ///     May be empty; also a 1-d array or tensor.
-    fn start(&mut self, request_id: &str, prompt_token_ids: Bound<'_, PyAny>) -> PyResult<()> {
+    fn start(&self, request_id: Bound<'_, PyAny>, prompt_token_ids: Bound<'_, PyAny>) -> PyResult<()> {
         let ids = token_ids("prompt_token_ids", &prompt_token_ids)?;
-        let py = prompt_token_ids.py();
-        py.detach(|| self.0.start(request_id, &ids)).or_raise(py)
+        let (py, id) = (prompt_token_ids.py(), name(&request_id)?);
+        unlocked(py, &self.0, |drafter| drafter.start(id, &ids)).or_raise(py)
     }
 
     /// Append tokens that a request has emitted.
@@ -335,9 +370,10 @@ impl NgramDrafter {
     ///     A live request.
     /// token_ids : sequence of int
     ///     In the order they were emitted.
-    fn extend(&mut self, request_id: &str, token_ids: Bound<'_, PyAny>) -> PyResult<()> {
+    fn extend(&self, request_id: Bound<'_, PyAny>, token_ids: Bound<'_, PyAny>) -> PyResult<()> {
         let ids = crate::args::token_ids("token_ids", &token_ids)?;
-        self.0.extend(request_id, &ids).or_raise(token_ids.py())
+        let (py, id) = (token_ids.py(), name(&request_id)?);
+        with(py, &self.0, |drafter| drafter.extend(id, &ids)).or_raise(py)
     }
 
     /// Draft a chain: the tokens after the chosen occurrence.
@@ -353,8 +389,14 @@ impl NgramDrafter {
     /// -------
     /// Draft
     #[pyo3(signature = (request_id, max_tokens=None), text_signature = "($self, request_id, max_tokens=8)")]
-    fn draft(&self, py: Python<'_>, request_id: &str, max_tokens: Option<Bound<'_, PyAny>>) -> PyResult<Draft> {
-        self.0.draft(request_id, count("max_tokens", &max_tokens, 8)?).or_raise(py).map(Draft)
+    fn draft(
+        &self,
+        py: Python<'_>,
+        request_id: Bound<'_, PyAny>,
+        max_tokens: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Draft> {
+        let (id, tokens) = (name(&request_id)?, count("max_tokens", &max_tokens, 8)?);
+        with(py, &self.0, |drafter| drafter.draft(id, tokens)).or_raise(py).map(Draft)
     }
 
     /// Draft a tree of the different continuations of the latest 64 occurrences, the most frequent first.
@@ -375,12 +417,13 @@ impl NgramDrafter {
     fn draft_tree(
         &self,
         py: Python<'_>,
-        request_id: &str,
+        request_id: Bound<'_, PyAny>,
         max_nodes: Option<Bound<'_, PyAny>>,
         max_depth: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Draft> {
         let (nodes, depth) = (count("max_nodes", &max_nodes, 16)?, count("max_depth", &max_depth, 8)?);
-        self.0.draft_tree(request_id, nodes, depth).or_raise(py).map(Draft)
+        let id = name(&request_id)?;
+        with(py, &self.0, |drafter| drafter.draft_tree(id, nodes, depth)).or_raise(py).map(Draft)
     }
 
     /// Drop a request. Its id may be used again.
@@ -389,8 +432,9 @@ impl NgramDrafter {
     /// ----------
     /// request_id : str
     ///     A live request.
-    fn stop(&mut self, py: Python<'_>, request_id: &str) -> PyResult<()> {
-        self.0.stop(request_id).or_raise(py)
+    fn stop(&self, py: Python<'_>, request_id: Bound<'_, PyAny>) -> PyResult<()> {
+        let id = name(&request_id)?;
+        with(py, &self.0, |drafter| drafter.stop(id)).or_raise(py)
     }
 
     /// Bytes on the heap for one request.
@@ -403,15 +447,17 @@ impl NgramDrafter {
     /// Returns
     /// -------
     /// int
-    fn request_bytes(&self, py: Python<'_>, request_id: &str) -> PyResult<usize> {
-        self.0.request_bytes(request_id).or_raise(py)
+    fn request_bytes(&self, py: Python<'_>, request_id: Bound<'_, PyAny>) -> PyResult<usize> {
+        let id = name(&request_id)?;
+        with(py, &self.0, |drafter| drafter.request_bytes(id)).or_raise(py)
     }
 
-    fn __contains__(&self, request_id: &str) -> bool {
-        self.0.is_active(request_id)
+    fn __contains__(&self, request_id: Bound<'_, PyAny>) -> bool {
+        // As a dict has it: what is no name is the name of no request.
+        name(&request_id).is_ok_and(|id| with(request_id.py(), &self.0, |drafter| drafter.is_active(id)))
     }
 
-    fn __len__(&self) -> usize {
-        self.0.active()
+    fn __len__(&self, py: Python<'_>) -> usize {
+        with(py, &self.0, |drafter| drafter.active())
     }
 }

@@ -64,6 +64,11 @@ fn number(name: &str, value: &Option<Bound<'_, PyAny>>, default: f32) -> PyResul
     optional(value).map_or(Ok(default), |value| float(name, value, NUMBER).map(|number| number as f32))
 }
 
+/// A number that `number` has read.
+fn float_or_zero(value: &Option<Bound<'_, PyAny>>) -> f64 {
+    optional(value).and_then(|value| value.extract().ok()).unwrap_or(0.0)
+}
+
 fn as_seed(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     let expected = "an int in [0, 2^64), or -1 or None for no seed";
     let seed: i128 = integer("seed", value, expected)?;
@@ -100,7 +105,11 @@ fn as_bias(value: &Bound<'_, PyAny>) -> PyResult<Vec<(u32, f32)>> {
 fn as_words(value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u32>>> {
     let name = "bad_words_token_ids";
     let words = items(name, value, "a sequence of token ids")?;
-    words.iter().enumerate().map(|(i, word)| token_ids(&format!("{name}[{i}]"), word)).collect()
+    let word = |(i, word): (usize, &Bound<'_, PyAny>)| match token_ids(&format!("{name}[{i}]"), word)? {
+        ids if ids.is_empty() => Err(refuse(&format!("{name}[{i}]"), word, "at least one token id")),
+        ids => Ok(ids),
+    };
+    words.iter().enumerate().map(word).collect()
 }
 
 #[pymethods]
@@ -136,7 +145,11 @@ impl SamplingParams {
         let default = specverify::SamplingParams::default();
         let whole = "an int in [0, 2^32)";
         let params = specverify::SamplingParams {
-            temperature: number("temperature", &temperature, default.temperature)?,
+            temperature: match number("temperature", &temperature, default.temperature)? {
+                // 1e-50 is 0 as f32, but not greedy: `validated` raises it, and refuses its negative.
+                zero if zero == 0.0 && float_or_zero(&temperature) != 0.0 => f32::MIN_POSITIVE.copysign(zero),
+                rounded => rounded,
+            },
             top_p: number("top_p", &top_p, default.top_p)?,
             top_k: match optional(&top_k) {
                 Some(value) => integer("top_k", value, "an int: -1 or 0 (all), or a number of ids")?,

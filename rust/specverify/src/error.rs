@@ -60,7 +60,7 @@ pub enum Error {
         expected: String,
     },
     /// A row that was reached holds no usable distribution.
-    #[error("{argument} row {row} {fault}; expected finite values or -inf, with some mass left")]
+    #[error("{argument} row {row} {fault}; expected {}", usable(argument))]
     Row {
         /// `logits` or `draft_probs`.
         argument: String,
@@ -69,6 +69,14 @@ pub enum Error {
         /// What is wrong with it.
         fault: RowFault,
     },
+}
+
+/// What a row may hold.
+fn usable(argument: &str) -> &'static str {
+    match argument {
+        "draft_probs" => "finite probabilities >= 0, with some mass",
+        _ => "finite values or -inf, with some mass left",
+    }
 }
 
 /// What is wrong with a row.

@@ -43,6 +43,9 @@ impl Default for SuffixConfig {
 
 /// Smallest corpus that is accepted: below it nothing useful fits.
 const MIN_CORPUS_BYTES: usize = 1 << 16;
+
+/// Largest corpus that is accepted: its states are numbered by u32.
+const MAX_CORPUS_BYTES: usize = 1 << 38;
 /// Bounds the work of one draft on a short text, and keeps `max_depth` in range of 32-bit lengths.
 const MAX_DEPTH: usize = 1 << 16;
 
@@ -93,9 +96,13 @@ impl SuffixDrafter {
         if !(0.0..=1.0).contains(&config.min_token_prob) {
             return Err(Error::argument("min_token_prob", config.min_token_prob, "a number in [0, 1]"));
         }
-        if config.corpus_bytes != 0 && config.corpus_bytes < MIN_CORPUS_BYTES {
-            let expected = format!("0 (no corpus) or at least {MIN_CORPUS_BYTES}");
+        if config.corpus_bytes != 0 && !(MIN_CORPUS_BYTES..=MAX_CORPUS_BYTES).contains(&config.corpus_bytes) {
+            let expected = format!("0 (no corpus) or a number in {MIN_CORPUS_BYTES}..={MAX_CORPUS_BYTES}");
             return Err(Error::argument("corpus_bytes", config.corpus_bytes, expected));
+        }
+        // The corpus is allocated when the first request ends, and would take the process with it.
+        if Vec::<u8>::new().try_reserve_exact(config.corpus_bytes).is_err() {
+            return Err(Error::argument("corpus_bytes", config.corpus_bytes, "no more than the memory there is"));
         }
         let corpus = (config.corpus_bytes != 0).then(|| Corpus::new(config.max_depth as u32, config.corpus_bytes));
         Ok(Self { config, requests: Requests::default(), corpus })

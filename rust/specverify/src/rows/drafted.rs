@@ -130,7 +130,8 @@ impl<E: Element> NullaryFnOnce for Sum<'_, E> {
             Err(RowFault::Negative)
         } else if sum == f64::INFINITY {
             Err(RowFault::PosInf)
-        } else if sum > 0.0 {
+        } else if sum >= f64::MIN_POSITIVE {
+            // The reciprocal of a smaller sum is infinite.
             Ok(sum)
         } else {
             Err(RowFault::NoMass)
