@@ -776,7 +776,7 @@ def test_coins_are_a_function_of_their_key_and_uniform() -> None:
 
 
 @pytest.mark.parametrize("rule", ["token", "block", "recursive", "traversal"])
-def test_draft_probs_too_small_to_divide_by_are_no_mass(rule: str) -> None:
+def test_draft_probs_too_small_to_divide_by_are_no_mass(rule: Any) -> None:
     """The reciprocal of a subnormal sum is infinite, and every draft would be rejected without a word."""
     tree = sv.DraftTree.chain([1], draws="independent")
     with pytest.raises(sv.RowError, match=r"draft_probs row 0 has no usable mass; expected finite probabilities"):
@@ -788,3 +788,11 @@ def test_draft_probs_too_small_to_divide_by_are_no_mass(rule: str) -> None:
     )
     assert small.tokens == plain.tokens
     assert small.path == [0]
+
+
+def test_lazily_negated_tensors_are_not_read_with_the_wrong_sign() -> None:
+    """torch's DLPack export ignores the mark."""
+    negated = torch._neg_view(torch.from_numpy(some_logits()))
+    with pytest.raises(sv.ArgumentError, match="resolve_neg"):
+        emitted(negated)
+    assert emitted(negated.resolve_neg()) == emitted(-some_logits())

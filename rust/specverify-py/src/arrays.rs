@@ -316,6 +316,11 @@ fn dlpack_header(name: &str, value: &Bound<'_, PyAny>, holds: Holds) -> PyResult
     // torch does not export a tensor that wants gradients; its values are the same without.
     let wants_gradient = value.getattr("requires_grad").is_ok_and(|flag| flag.is_truthy().unwrap_or(false));
     let value = if wants_gradient { &value.call_method0("detach").map_err(refused)? } else { value };
+    // torch exports a tensor that is only marked as negated with the sign it had before.
+    if value.call_method0("is_neg").is_ok_and(|flag| flag.is_truthy().unwrap_or(false)) {
+        let expected = "one whose memory holds its values: pass tensor.resolve_neg()";
+        return Err(exception(py, &Error::argument(name, "a lazily negated tensor", expected)));
+    }
     let keywords = PyDict::new(py);
     keywords.set_item("max_version", (1, 0))?;
     let exported = match value.call_method("__dlpack__", (), Some(&keywords)) {
