@@ -112,6 +112,11 @@ pub fn integers<T: TryFrom<i128>>(name: &str, values: &Bound<'_, PyAny>, expecte
     items(name, values, expected)?.iter().enumerate().map(convert).collect()
 }
 
+/// [`token_ids`] of an argument that may be left out or `None`: then there are none.
+pub fn optional_token_ids(name: &str, value: &Option<Bound<'_, PyAny>>) -> PyResult<Vec<u32>> {
+    optional(value).map_or_else(|| Ok(Vec::new()), |ids| token_ids(name, ids))
+}
+
 /// Token ids.
 pub fn token_ids(name: &str, values: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     integers(name, values, TOKEN_ID)

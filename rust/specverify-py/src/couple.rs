@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use specverify::couple::Drafting;
 
-use crate::args::{integer, optional, token_ids};
+use crate::args::{integer, optional, optional_token_ids, token_ids};
 use crate::arrays::View;
 use crate::errors::{OrRaise, exception};
 use crate::params::SamplingParams;
@@ -98,13 +98,10 @@ pub fn coupled_children(
     let k = integer("k", &k, "a number of children: an int >= 0")?;
     let params = SamplingParams::of("sampling", &sampling)?;
     let position = integer("position", &position, POSITION)?;
-    let ids = |name: &str, ids: &Option<Bound<'_, PyAny>>| {
-        optional(ids).map_or_else(|| Ok(Vec::new()), |ids| token_ids(name, ids))
-    };
-    let prompt = ids("prompt_token_ids", &prompt_token_ids)?;
-    let output = ids("output_token_ids", &output_token_ids)?;
-    let stop = ids("stop_token_ids", &stop_token_ids)?;
-    let path = ids("path", &path)?;
+    let prompt = optional_token_ids("prompt_token_ids", &prompt_token_ids)?;
+    let output = optional_token_ids("output_token_ids", &output_token_ids)?;
+    let stop = optional_token_ids("stop_token_ids", &stop_token_ids)?;
+    let path = optional_token_ids("path", &path)?;
     let target_ids = optional(&target_ids).map(|ids| token_ids("target_ids", ids)).transpose()?;
     let params = &params.get().0;
     let seed = match params.seed {

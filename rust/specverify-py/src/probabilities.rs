@@ -6,7 +6,7 @@ use specverify::Topology;
 use specverify::rows::{Context, TargetRows};
 use specverify::verify::{Row, Target};
 
-use crate::args::{optional, token_ids};
+use crate::args::{optional, optional_token_ids};
 use crate::arrays::{Holds, View};
 use crate::errors::OrRaise;
 use crate::params::SamplingParams;
@@ -62,12 +62,9 @@ pub fn probabilities<'py>(
     let tree = optional(&tree).map(|tree| crate::tree::one("tree", tree)).transpose()?;
     let nothing = Topology::new(Vec::new(), Vec::new()).or_raise(py)?;
     let topology = tree.as_ref().map_or(&nothing, |tree| tree.get().tree.topology());
-    let ids = |name: &str, ids: &Option<Bound<'_, PyAny>>| {
-        optional(ids).map_or_else(|| Ok(Vec::new()), |ids| token_ids(name, ids))
-    };
-    let prompt = ids("prompt_token_ids", &prompt_token_ids)?;
-    let output = ids("output_token_ids", &output_token_ids)?;
-    let stop = ids("stop_token_ids", &stop_token_ids)?;
+    let prompt = optional_token_ids("prompt_token_ids", &prompt_token_ids)?;
+    let output = optional_token_ids("output_token_ids", &output_token_ids)?;
+    let stop = optional_token_ids("stop_token_ids", &stop_token_ids)?;
     let (rows, vocab) = (view.rows(), view.columns());
     topology.check_vocab(vocab).or_raise(py)?;
     let context = Context {

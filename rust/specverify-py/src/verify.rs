@@ -7,7 +7,7 @@ use specverify::request::Request;
 use specverify::rows::{LogprobsMode, Matrix};
 use specverify::verify::AnyTree;
 
-use crate::args::{float, integer, items, optional, refuse, token_ids, word};
+use crate::args::{float, integer, items, optional, optional_token_ids, refuse, token_ids, word};
 use crate::arrays::{Holds, View};
 use crate::couple::POSITION;
 use crate::errors::{OrRaise, exception};
@@ -330,13 +330,10 @@ pub fn verify(
     };
     // One request's log-probabilities cost little; in a batch they are computed where asked for.
     params.logprobs.get_or_insert(0);
-    let ids = |name: &str, ids: &Option<Bound<'_, PyAny>>| {
-        optional(ids).map_or_else(|| Ok(Vec::new()), |ids| token_ids(name, ids))
-    };
     let ids = [
-        ids("prompt_token_ids", &prompt_token_ids)?,
-        ids("output_token_ids", &output_token_ids)?,
-        ids("stop_token_ids", &stop_token_ids)?,
+        optional_token_ids("prompt_token_ids", &prompt_token_ids)?,
+        optional_token_ids("output_token_ids", &output_token_ids)?,
+        optional_token_ids("stop_token_ids", &stop_token_ids)?,
     ];
     let position = optional(&position).map(|value| self::position("position", value)).transpose()?;
     let part = Part::new(py, params, position, ids)?;
