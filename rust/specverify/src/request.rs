@@ -74,6 +74,9 @@ impl Request<'_> {
         };
         let mut target = TargetRows::new(self.logits, context)?;
         let drafted = if rule.reads_draft_probs() { self.drafted()? } else { None };
+        if let Some(q) = self.draft_probs.filter(|_| drafted.is_some()) {
+            target = target.beside(q);
+        }
         let mut chooser = CoinChooser::new(Coins::new(self.seed), self.position);
         let decision = decide(rule, self.tree, &mut target, drafted.as_ref(), &mut chooser)?;
 

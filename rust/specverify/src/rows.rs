@@ -25,6 +25,7 @@ pub(crate) use edits::{Edits, Request};
 pub(crate) use matrix::{Element, with_row};
 pub(crate) use prepared::{Prepared, View, kept_first};
 pub(crate) use race::Race;
+use simd::Ahead;
 pub(crate) use support::Support;
 
 use crate::coins::Coins;
@@ -61,6 +62,8 @@ pub struct TargetRows<'a> {
     coins: Coins,
     simd: Simd,
     reached: Vec<Option<Box<Reached>>>,
+    drafted: Option<Matrix<'a>>,
+    expected: Option<usize>,
 }
 
 /// What is kept of a row that was asked for.
@@ -99,7 +102,23 @@ impl<'a> TargetRows<'a> {
         }
         let request = Request::new(params, context.prompt, context.output, context.stop_token_ids, logits.vocab())?;
         let reached = (0..logits.rows()).map(|_| None).collect();
-        Ok(Self { logits, context, request, coins: Coins::new(context.seed), simd: Simd::detect()?, reached })
+        Ok(Self {
+            logits,
+            context,
+            request,
+            coins: Coins::new(context.seed),
+            simd: Simd::detect()?,
+            reached,
+            drafted: None,
+            expected: None,
+        })
+    }
+
+    /// Tells that rows of `draft_probs` will be read beside these, so that both can be fetched ahead.
+    #[must_use]
+    pub fn beside(mut self, draft_probs: Matrix<'a>) -> Self {
+        self.drafted = Some(draft_probs);
+        self
     }
 
     /// With another instruction set; the results are the same.
@@ -214,12 +233,22 @@ impl Target for TargetRows<'_> {
             return Ok(TargetRow { values, prepared, law: Law::OneHot, simd });
         }
         let mut support = self.support(row)?;
+        let ahead = match self.expected.take().filter(|&next| !self.is_reached(next)) {
+            Some(next) => [self.logits.row(next).ok(), self.drafted.and_then(|q| q.row(next).ok())],
+            None => [None; 2],
+        };
         let reached = self.reach(row)?;
         let prepared = &reached.prepared;
-        let total = with_row!(values, raw => support.total(simd, View { row: raw, prepared }));
+        let ahead =
+            ahead.map(|values| values.map_or(Ahead::NOTHING, |values| with_row!(values, row => Ahead::of(row))));
+        let total = with_row!(values, raw => support.total_while(simd, View { row: raw, prepared }, ahead));
         support.total = Some(total);
         reached.support = Some(support);
         Ok(TargetRow { values, prepared, law: Law::Masses { support, inverse_total: 1.0 / total as f64 }, simd })
+    }
+
+    fn expect(&mut self, row: usize) {
+        self.expected = Some(row);
     }
 }
 

@@ -106,13 +106,14 @@ struct Sum<'a, E> {
 impl<E: Element> NullaryFnOnce for Sum<'_, E> {
     type Output = std::result::Result<f64, RowFault>;
 
-    /// The sum in 16 interleaved parts, so that its order is the same on every instruction set.
+    /// The sum in 32 interleaved parts, so that its order is the same on every instruction set and no part waits for itself.
     #[inline(always)]
     fn call(self) -> Self::Output {
-        let (mut parts, mut least) = ([0.0_f64; 16], [0.0_f64; 16]);
-        let (chunks, rest) = self.q.as_chunks::<16>();
+        const PARTS: usize = 32;
+        let (mut parts, mut least) = ([0.0_f64; PARTS], [0.0_f64; PARTS]);
+        let (chunks, rest) = self.q.as_chunks::<PARTS>();
         for chunk in chunks {
-            for i in 0..16 {
+            for i in 0..PARTS {
                 let q = chunk[i].f64();
                 parts[i] += q;
                 least[i] = if q < least[i] { q } else { least[i] };

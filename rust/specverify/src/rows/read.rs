@@ -2,10 +2,9 @@
 
 use pulp::NullaryFnOnce;
 
-use crate::coins::GROUP;
 use crate::rows::matrix::Element;
 use crate::rows::prepared::View;
-use crate::rows::support::Support;
+use crate::rows::support::{QUAD, Support};
 
 /// Writes mass / total of ids `start..start + out.len()`, 0 outside the support.
 pub(crate) struct Read<'a, E> {
@@ -30,18 +29,13 @@ impl<E: Element> NullaryFnOnce for Read<'_, E> {
         let mut done = 0;
         while done < out.len() {
             let id = start + done;
-            let (group, first) = (id / GROUP, id % GROUP);
-            let n = (GROUP - first).min(out.len() - done);
-            let to = &mut out[done..done + n];
-            done += n;
-            if !support.reaches(view, group) {
-                to.fill(0.0);
-                continue;
-            }
-            let masses = support.masses(view, group);
-            for (p, &mass) in to.iter_mut().zip(&masses[first..first + n]) {
+            let (quad, first) = (id / QUAD, id % QUAD);
+            let n = (QUAD - first).min(out.len() - done);
+            let masses = support.masses(view, quad);
+            for (p, &mass) in out[done..done + n].iter_mut().zip(&masses[first..]) {
                 *p = probability(mass, inverse_total);
             }
+            done += n;
         }
     }
 }

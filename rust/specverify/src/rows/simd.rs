@@ -38,6 +38,11 @@ impl Simd {
             .clone()
     }
 
+    /// [`Simd::detect`], or the baseline where that is an error: whoever makes rows has reported it, and the results are the same.
+    pub(crate) fn best() -> Self {
+        Self::detect().unwrap_or(Self(Level::Scalar))
+    }
+
     /// The set of that name: `avx512`, `avx2` or `scalar`.
     ///
     /// # Errors
@@ -94,6 +99,41 @@ impl Simd {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2(v3) => Vectors::vectorize(v3, kernel),
             Level::Scalar => kernel.with_simd(pulp::Scalar512b),
+        }
+    }
+}
+
+/// Memory that will be read soon, fetched into the second-level cache bit by bit while the processor computes something else. A row is
+/// a fraction of that cache.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    next: *const u8,
+    lines: usize,
+}
+
+impl Ahead {
+    const LINE: usize = 64;
+
+    /// Nothing to fetch.
+    pub const NOTHING: Self = Self { next: std::ptr::null(), lines: 0 };
+
+    /// The memory of a slice.
+    pub fn of<T>(slice: &[T]) -> Self {
+        Self { next: slice.as_ptr().cast(), lines: size_of_val(slice).div_ceil(Self::LINE) }
+    }
+
+    /// Asks for some more lines.
+    #[inline(always)]
+    pub fn fetch(&mut self, lines: usize) {
+        for _ in 0..lines.min(self.lines) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch is a hint; it neither faults nor reads, whatever the address.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T1>(self.next.cast());
+            }
+            self.next = self.next.wrapping_add(Self::LINE);
+            self.lines -= 1;
         }
     }
 }

@@ -5,10 +5,13 @@ use pulp::NullaryFnOnce;
 
 use crate::coins::{GROUP, ln};
 use crate::params::SamplingParams;
-use crate::rows::mass::{LEAST_Y, mass, whole_mass};
+use crate::rows::mass::{LEAST_Y, mass, whole_masses};
 use crate::rows::matrix::Element;
 use crate::rows::prepared::{View, kept_first};
-use crate::rows::simd::Simd;
+use crate::rows::simd::{Ahead, Simd};
+
+/// Ids whose masses are computed together.
+pub(crate) const QUAD: usize = 4 * GROUP;
 
 /// A cut of the order, and the mass before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,24 +46,38 @@ impl Support {
         view.scaled(max) >= self.least_y && max >= self.threshold
     }
 
-    /// [`whole_mass`] of a group's members, 0 for those that are not kept.
+    /// [`whole_masses`] of the ids of a quad of groups, 0 for those that are not kept and past the end of the row.
     #[inline(always)]
-    pub fn masses<E: Element>(&self, view: View<'_, E>, group: usize) -> [f32; GROUP] {
-        let x = view.group(group);
-        let mut masses = [0.0; GROUP];
-        for (mass, &x) in masses.iter_mut().zip(&x) {
-            let y = view.scaled(x);
-            let whole = whole_mass(y);
-            *mass = if y >= self.least_y { whole } else { 0.0 };
-        }
-        if self.threshold > f32::NEG_INFINITY {
-            for (i, (mass, &x)) in masses.iter_mut().zip(&x).enumerate() {
-                let id = (group * GROUP + i) as u32;
-                let kept = (x > self.threshold) | ((x == self.threshold) & (id <= self.last));
-                *mass = if kept { *mass } else { 0.0 };
+    pub fn masses<E: Element>(&self, view: View<'_, E>, quad: usize) -> [f32; QUAD] {
+        let least = if self.least_y > LEAST_Y { self.least_y } else { LEAST_Y };
+        let mut y = [f32::NEG_INFINITY; QUAD];
+        let mut reached = false;
+        let groups = quad * (QUAD / GROUP)..view.prepared.maxima.len();
+        for (group, y) in groups.zip(y.as_chunks_mut::<GROUP>().0) {
+            if self.reaches(view, group) {
+                *y = self.kept(view, group);
+                reached = true;
             }
         }
-        masses
+        if reached { whole_masses(least, &y) } else { [0.0; QUAD] }
+    }
+
+    /// The scaled logits of a group, -inf for those that the cut drops.
+    #[inline(always)]
+    fn kept<E: Element>(&self, view: View<'_, E>, group: usize) -> [f32; GROUP] {
+        let x = view.group(group);
+        let mut y = [0.0; GROUP];
+        for (y, &x) in y.iter_mut().zip(&x) {
+            *y = view.scaled(x);
+        }
+        if self.threshold > f32::NEG_INFINITY {
+            for (i, (y, &x)) in y.iter_mut().zip(&x).enumerate() {
+                let id = (group * GROUP + i) as u32;
+                let kept = (x > self.threshold) | ((x == self.threshold) & (id <= self.last));
+                *y = if kept { *y } else { f32::NEG_INFINITY };
+            }
+        }
+        y
     }
 
     /// What min_p, top_k and top_p, in this order, leave of a row. top_p counts the mass that top_k left.
@@ -144,7 +161,12 @@ impl Support {
 
     /// The mass of the ids kept.
     pub fn total<E: Element>(&self, simd: Simd, view: View<'_, E>) -> u64 {
-        self.total.unwrap_or_else(|| simd.run(Total { view, support: *self }))
+        self.total_while(simd, view, [Ahead::NOTHING; 2])
+    }
+
+    /// [`Support::total`], which computes more than it reads; meanwhile what is needed next comes from memory.
+    pub fn total_while<E: Element>(&self, simd: Simd, view: View<'_, E>, ahead: [Ahead; 2]) -> u64 {
+        self.total.unwrap_or_else(|| simd.run(Total { view, support: *self, ahead }))
     }
 }
 
@@ -161,11 +183,11 @@ impl<E: Element> NullaryFnOnce for HeadMass<'_, E> {
     fn call(self) -> u64 {
         let mut sum = 0;
         for ids in self.head.chunks(GROUP) {
-            let mut masses = [0.0; GROUP];
-            for (mass, &(x, _)) in masses.iter_mut().zip(ids) {
-                *mass = whole_mass(self.view.scaled(x));
+            let mut y = [f32::NEG_INFINITY; GROUP];
+            for (y, &(x, _)) in y.iter_mut().zip(ids) {
+                *y = self.view.scaled(x);
             }
-            sum += group_sum(&masses);
+            sum += group_sum(&whole_masses(LEAST_Y, &y));
         }
         sum
     }
@@ -174,18 +196,30 @@ impl<E: Element> NullaryFnOnce for HeadMass<'_, E> {
 struct Total<'a, E> {
     view: View<'a, E>,
     support: Support,
+    ahead: [Ahead; 2],
 }
 
 impl<E: Element> NullaryFnOnce for Total<'_, E> {
     type Output = u64;
 
     #[inline(always)]
-    fn call(self) -> u64 {
+    fn call(mut self) -> u64 {
+        // Masses are whole and at most 2^40: a lane holds the sum of 2^12 of them exactly.
+        const FLUSH: usize = 128;
+        let quads = self.view.row.len().div_ceil(QUAD);
         let mut sum = 0;
-        for group in 0..self.view.prepared.maxima.len() {
-            if self.support.reaches(self.view, group) {
-                sum += group_sum(&self.support.masses(self.view, group));
+        for first in (0..quads).step_by(FLUSH) {
+            let mut lanes = [0.0_f64; 16];
+            for quad in first..quads.min(first + FLUSH) {
+                // A row of as many ids is through by the end, in f32.
+                self.ahead.iter_mut().for_each(|ahead| ahead.fetch(QUAD * size_of::<f32>() / 64));
+                for part in self.support.masses(self.view, quad).as_chunks::<16>().0 {
+                    for (lane, &mass) in lanes.iter_mut().zip(part) {
+                        *lane += f64::from(mass);
+                    }
+                }
             }
+            sum += lanes.iter().map(|&lane| lane as u64).sum::<u64>();
         }
         sum
     }

@@ -1,8 +1,11 @@
 //! What a row has left to emit after some of its children were rejected: the arithmetic that the ratio rules share.
 
+use pulp::NullaryFnOnce;
+
 use super::{BLOCK, Chooser, Drafted, Row, Target};
 use crate::coins::Stream;
 use crate::error::{Error, Result, RowFault};
+use crate::rows::Simd;
 
 /// The measure `m` left at a row that stands with probability `w` (its weight); the total of `m` is `w`.
 ///
@@ -147,18 +150,36 @@ impl Residual {
 
     /// Turns `p` of ids `start..` into `m`; `q` becomes what later draws can be, unscaled.
     fn apply(&self, start: usize, p: &mut [f64], q: &mut [f64]) {
+        Simd::best().run(Apply { residual: self, start, p, q });
+    }
+}
+
+/// [`Residual::apply`].
+struct Apply<'a> {
+    residual: &'a Residual,
+    start: usize,
+    p: &'a mut [f64],
+    q: &'a mut [f64],
+}
+
+impl NullaryFnOnce for Apply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { residual, start, p, q } = self;
         // A multiplication by 1 would cost a pass over the block.
-        if self.initial_weight != 1.0 {
-            p.iter_mut().for_each(|m| *m *= self.initial_weight);
+        if residual.initial_weight != 1.0 {
+            p.iter_mut().for_each(|m| *m *= residual.initial_weight);
         }
-        for step in &self.steps {
+        for step in &residual.steps {
             for (m, &q) in p.iter_mut().zip(q.iter()) {
                 // Not f64::max, whose care for NaN costs; there is none here.
                 let rest = *m - q * step.q_scale;
                 *m = if rest > 0.0 { rest * step.scale } else { 0.0 };
             }
             let index = (step.token as usize).wrapping_sub(start);
-            if self.without_replacement && index < q.len() {
+            if residual.without_replacement && index < q.len() {
                 q[index] = 0.0;
             }
         }
@@ -167,13 +188,25 @@ impl Residual {
 
 /// Sum in eight lanes, the same on every machine.
 pub(super) fn sum(values: &[f64]) -> f64 {
-    let mut lanes = [0.0; 8];
-    let chunks = values.chunks_exact(8);
-    let tail: f64 = chunks.remainder().iter().sum();
-    for chunk in chunks {
-        for (lane, value) in lanes.iter_mut().zip(chunk) {
-            *lane += value;
+    Simd::best().run(Sum { values })
+}
+
+struct Sum<'a> {
+    values: &'a [f64],
+}
+
+impl NullaryFnOnce for Sum<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn call(self) -> f64 {
+        let mut lanes = [0.0; 8];
+        let (chunks, rest) = self.values.as_chunks::<8>();
+        for chunk in chunks {
+            for (lane, value) in lanes.iter_mut().zip(chunk) {
+                *lane += value;
+            }
         }
+        lanes.iter().sum::<f64>() + rest.iter().sum::<f64>()
     }
-    lanes.iter().sum::<f64>() + tail
 }
