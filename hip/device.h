@@ -19,6 +19,8 @@
 #endif
 // HIP's __launch_bounds__ allows smaller workgroups, and without HIP's headers it is ignored: state the exact size instead.
 #define WORKGROUP(threads) __attribute__((amdgpu_flat_work_group_size(threads, threads)))
+// At least so many waves on each SIMD: limits the registers.
+#define WAVES_PER_SIMD(waves) __attribute__((amdgpu_waves_per_eu(waves)))
 
 #define DEVICE static __device__ __forceinline__
 
@@ -65,6 +67,9 @@ DEVICE void barrier() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }
+
+// A value at a wave-uniform address in memory that nobody writes while the kernel runs: one scalar load for the wave.
+template <typename T> DEVICE T scalar_load(const T* p) { return *(const __attribute__((address_space(4))) T*)p; }
 
 // ---- mathematics, one instruction each (1 ulp)
 DEVICE f32 exp2(f32 x) { return __builtin_amdgcn_exp2f(x); }
@@ -134,6 +139,14 @@ template <> __forceinline__ __device__ u32 pack<f16>(f32 low, f32 high) {
 template <> __forceinline__ __device__ u32 pack<bf16>(f32 low, f32 high) {
   return bit_cast<u32>(bf16x2{bf16(low), bf16(high)});
 }
+// As pack, for a probability: the compiler's conversion to bf16 spends half its instructions on keeping NaN apart.
+template <typename T> DEVICE u32 pack_probability(f32 low, f32 high) { return pack<T>(low, high); }
+#if defined(__gfx942__)
+template <> __forceinline__ __device__ u32 pack_probability<bf16>(f32 low, f32 high) {
+  const u32 a = bit_cast<u32>(low), b = bit_cast<u32>(high);
+  return __builtin_amdgcn_perm(b + (0x7fff + (b >> 16 & 1)), a + (0x7fff + (a >> 16 & 1)), 0x07060302);
+}
+#endif
 // The high halves of two registers.
 DEVICE u32 high_halves(u32 low, u32 high) { return __builtin_amdgcn_perm(high, low, 0x07060302); }
 DEVICE u32 low_halves(u32 low, u32 high) { return __builtin_amdgcn_perm(high, low, 0x05040100); }

@@ -1,0 +1,392 @@
+// Attention of a verification pass over a paged KV cache: the rows of a request are the root and the nodes of its draft tree.
+// Every row sees the prefix and the root; which nodes it sees, its ancestor bits say. docs/kernels.md explains the choices.
+//
+// One workgroup: one request x one KV head x one split of the keys x ROWS query rows, a query row being a (tree row, head of the
+// GQA group) pair. Keys come in tiles that start at multiples of KEYS, whatever the request, so that the result of a row depends
+// on what it sees and on nothing else. S^T = K Q^T leaves the probabilities of a query in the registers that O^T = V^T P^T wants
+// them in: they never go through LDS, and the softmax state of a query is local to its four lanes.
+#include "abi.h"
+#include "device.h"
+
+// The masked and the unmasked code must round alike, or a row would depend on how many others there are.
+#pragma clang fp contract(off)
+
+namespace {
+
+struct Fp8 {
+  u8 bits;
+};
+template <typename KV> struct Chunk { typedef u32x4 type; };   // eight elements of one key, as they lie in the cache
+template <> struct Chunk<Fp8> { typedef u32x2 type; };
+
+constexpr int THREADS = 256;
+constexpr int WAVES = THREADS / WAVE;
+constexpr int GROUP = 16;  // keys that one wave loads together: they lie in one page, whose size is a multiple of 16
+
+constexpr int ROWS = 16 * WAVES;  // query rows of a workgroup, 16 a wave
+#if defined(__gfx950__)
+constexpr int LINE = 256;  // bytes of LDS that one cycle reaches: 64 banks
+#else
+constexpr int LINE = 128;
+#endif
+
+// T: type of q, out and the matrix cores. KV: type of the cache. D: head dimension.
+template <typename T, typename KV, int D> struct TreeAttention {
+  typedef typename Fragment<T>::x4 Fragment4;
+  typedef typename Fragment<T>::x8 Fragment8;
+  typedef typename Chunk<KV>::type Raw;
+
+  static constexpr int COLUMNS = D / 8;                     // 16-byte chunks of a key
+  static constexpr int K_CHUNKS = D <= 64 ? 8 : D <= 128 ? 16 : 32;  // of its row in LDS: a power of two, for the swizzle
+  static constexpr int KEYS = D <= 128 ? 64 : 32;           // of a tile: 32 KiB of LDS and the registers for two waves a SIMD
+  static constexpr int V_CHUNKS = KEYS / 8;
+  static constexpr int BLOCKS = KEYS / 32;                  // pairs of 16-key matrix tiles
+  static constexpr int SLICES = D / 32;                     // full 32-wide steps of a q . k
+  static constexpr bool TAIL = D % 32 != 0;                 // and a 16-wide one
+  static constexpr int GROUPS = KEYS / GROUP;
+  static constexpr int LOADS = GROUPS * ((COLUMNS + 15) / 16) / WAVES;  // loads of a wave: 16 keys x 16 chunks each
+  static_assert(D % 16 == 0 && GROUPS * ((COLUMNS + 15) / 16) % WAVES == 0 && V_CHUNKS * 16 <= LINE, "shape");
+
+  // K: [KEYS][K_CHUNKS], and V transposed: [D][V_CHUNKS]. Where a chunk lies is XORed with bits of its row, so that
+  // the 8 (gfx950: 16) lanes which LDS serves in one cycle meet different banks, in the reads and in the writes.
+  u32x4* k_tile;
+  u32x4* v_tile;
+  const TreeAttentionArgs& a;
+  u32 lane, wave, low, high;
+
+  // A wave reads the keys of a matrix tile as 8 * (low / 4) + low % 4: the swizzle must tell those apart.
+  static __device__ __forceinline__ u32 k_swizzle(u32 key) {
+    const u32 low = key % 4 + key / 8 % 4 * 4;
+    return K_CHUNKS * 16 >= LINE ? low : low / 2;
+  }
+  static __device__ __forceinline__ u32 k_index(u32 key, u32 chunk) {
+    return key * K_CHUNKS + (chunk ^ (k_swizzle(key) % (K_CHUNKS < 16 ? 8 : 16)));
+  }
+  // d / 8 spreads the writes of neighbouring columns, d / (rows of a line) the reads of neighbouring d.
+  static __device__ __forceinline__ u32 v_index(u32 d, u32 chunk) {
+    constexpr u32 rows = LINE / (V_CHUNKS * 16);
+    return (d * V_CHUNKS + chunk) ^ (d / rows % V_CHUNKS) ^ (d / 8 % 8);
+  }
+
+  // What a request has, and the part of its keys that this workgroup reads.
+  struct Range {
+    i32 row_begin, rows, context, begin, end;
+    u32 page_magic;  // ceil(2^32 / page_size): a division by it is one multiplication
+  };
+  struct Staged {
+    Raw k[4], v[4];  // four neighbouring keys of one column
+  };
+  struct Query {
+    Fragment8 full[SLICES];
+    Fragment4 tail;
+    i32 row;  // in the request
+  };
+  struct State {
+    f32x4 out[D / 16];
+    f32 maximum, sum;
+  };
+
+  // ---- from the cache to registers
+  __device__ __forceinline__ u32 column(int load) const {
+    return (wave + WAVES * load) / GROUPS * 16 + lane / 16 % 2 * 8 + lane % 8;
+  }
+  // Eight lanes fetch 128 bytes of one key; lanes 8 apart hold neighbouring quads, which share a chunk of the transposed V.
+  __device__ __forceinline__ u32 quad() const { return lane / 32 * 2 + lane / 8 % 2; }
+  __device__ __forceinline__ u32 group(int load) const { return (wave + WAVES * load) % GROUPS; }
+
+  __device__ __forceinline__ i32 lookup(const Range& range, i32 request, i32 key) const {
+    if (key >= range.end) return 0;
+    const u32 page = u32(u64(u32(key)) * range.page_magic >> 32);
+    return scalar_load(a.block_table + request * a.table_stride + page);
+  }
+
+  __device__ __forceinline__ void fetch(Staged& staged, const Range& range, i32 page, i32 key, int load, i64 k_head,
+                                        i64 v_head) const {
+    const u32 offset = u32(key) - u32(u64(u32(key)) * range.page_magic >> 32) * a.page_size;
+    const KV* k = (const KV*)a.k + k_head + page * a.k_stride_page + offset * a.k_stride_token;
+    const KV* v = (const KV*)a.v + v_head + page * a.v_stride_page + offset * a.v_stride_token;
+    const u32 k_lane = (4 * quad() * u32(a.k_stride_token) + 8 * column(load)) * sizeof(KV);
+    const u32 v_lane = (4 * quad() * u32(a.v_stride_token) + 8 * column(load)) * sizeof(KV);
+    const i32 left = range.end - key - i32(4 * quad());
+    const bool mine = column(load) < COLUMNS;
+    for (int i = 0; i < 4; i++) {
+      staged.k[i] = Raw{};
+      staged.v[i] = Raw{};
+      if (mine && i < left) {
+        staged.k[i] = *(const Raw*)((const u8*)(k + i * a.k_stride_token) + k_lane);
+        staged.v[i] = *(const Raw*)((const u8*)(v + i * a.v_stride_token) + v_lane);
+      }
+    }
+  }
+
+  // ---- from registers to LDS
+  static __device__ __forceinline__ u32x4 widen(u32x4 raw) { return raw; }
+  static __device__ __forceinline__ u32x4 widen(u32x2 raw) {
+    const u32x2 a = widen_fp8<T>(raw.x), b = widen_fp8<T>(raw.y);
+    return u32x4{a.x, a.y, b.x, b.y};
+  }
+  static __device__ __forceinline__ bool finite(u32x4 x) {
+    const u32 exponent = bit_cast<u16>(T(infinity()));
+    bool all = true;
+    for (int i = 0; i < 4; i++)
+      all = all && (x[i] & exponent) != exponent && (x[i] >> 16 & exponent) != exponent;
+    return all;
+  }
+
+  // A row's hidden keys weigh zero, and zero times NaN or infinity is NaN. Where some row may not see a key, such a V becomes
+  // zero and its K becomes NaN: those who see the key get NaN as they should, the others nothing.
+  __device__ __forceinline__ void stage(const Staged& staged, int load, bool guarded) const {
+    const u32 key = group(load) * GROUP + 4 * quad(), c = column(load);
+    if (c >= COLUMNS) return;
+    u32x4 v[4];
+    for (int i = 0; i < 4; i++) {
+      u32x4 k = widen(staged.k[i]);
+      v[i] = widen(staged.v[i]);
+      if (guarded && !finite(v[i])) {
+        v[i] = u32x4{};
+        k[0] = ~0u;
+      }
+      k_tile[k_index(key + i, c)] = k;
+    }
+    u32x2* half = (u32x2*)v_tile;
+    for (int j = 0; j < 8; j++) {
+      const u32x2 keys = j % 2 ? u32x2{high_halves(v[0][j / 2], v[1][j / 2]), high_halves(v[2][j / 2], v[3][j / 2])}
+                               : u32x2{low_halves(v[0][j / 2], v[1][j / 2]), low_halves(v[2][j / 2], v[3][j / 2])};
+      half[v_index(8 * c + j, key / 8) * 2 + key / 4 % 2] = keys;
+    }
+  }
+
+  // ---- from LDS to the matrix cores
+  __device__ __forceinline__ Fragment4 half_of(u32x4 chunk) const {
+    return bit_cast<Fragment4>(high < 2 ? u32x2{chunk.x, chunk.y} : u32x2{chunk.z, chunk.w});
+  }
+
+  __device__ __forceinline__ void load_query(Query& query, const T* q, bool valid) const {
+    for (int s = 0; s < SLICES; s++)
+      query.full[s] = valid ? *(const Fragment8*)(q + 32 * s + 8 * high) : Fragment8{};
+    if (TAIL) query.tail = valid ? *(const Fragment4*)(q + 32 * SLICES + high % 2 * 8 + high / 2 * 4) : Fragment4{};
+  }
+
+  struct Scaling {
+    f32 factor;   // from q . k to the logarithm of base 2, or to the argument of exp2 in tanh
+    f32 softcap;  // in base 2
+  };
+  __device__ __forceinline__ f32 score(f32 dot, const Scaling& scaling) const {
+    const f32 x = dot * scaling.factor;
+    if (a.softcap == 0) return x;
+    return scaling.softcap * (1 - 2 * reciprocal(exp2(x) + 1));  // tanh(y) = 1 - 2 / (exp(2 y) + 1)
+  }
+
+  // The nodes that a row sees: bit j is node j.
+  struct Nodes {
+    u64 word[2];
+    __device__ __forceinline__ bool has(u32 j) const { return (j < 64 ? word[0] >> j : word[1] >> (j - 64)) & 1; }
+    __device__ __forceinline__ i32 count() const {
+      return __builtin_popcountll(word[0]) + __builtin_popcountll(word[1]);
+    }
+  };
+  __device__ __forceinline__ Nodes nodes(const Range& range, i32 row) const {
+    if (!a.ancestors)
+      return Nodes{{row < 64 ? (1ull << row) - 1 : ~0ull, row <= 64 ? 0 : row < 128 ? (1ull << (row - 64)) - 1 : ~0ull}};
+    const u64* words = a.ancestors + i64(range.row_begin + row) * a.words;
+    return Nodes{{words[0], a.words > 1 ? words[1] : 0}};
+  }
+
+  __device__ __forceinline__ bool masked(const Range& range, i32 tile) const {
+    return tile + KEYS > range.context || (a.window > 0 && range.context + range.rows - tile > a.window);
+  }
+  __device__ __forceinline__ void mask(f32x4 (&s)[2 * BLOCKS], const Range& range, i32 row, i32 tile) const {
+    const Nodes seen = nodes(range, row);
+    const i32 depth = seen.count();
+    u32 bits = 0;  // of this lane's keys, in the order of s: a loop that is not unrolled, for it is long and runs seldom
+#pragma clang loop unroll(disable)
+    for (int n = 0; n < 8 * BLOCKS; n++) {
+      const i32 key = tile + 32 * (n / 8) + 8 * high + n % 8, node = key - range.context - 1;
+      bool visible = key < range.end && (node < 0 || (node < 128 && seen.has(node)));
+      if (a.window > 0) {
+        if (node < 0)
+          visible = visible && range.context + depth - key < a.window;
+        else if (a.window < range.rows && visible)  // a window as long as the tree cuts off no node
+          visible = depth - nodes(range, node + 1).count() < a.window;
+      }
+      bits |= u32(visible) << n;
+    }
+    for (int t = 0; t < 2 * BLOCKS; t++)
+      for (int r = 0; r < 4; r++) s[t][r] = bits >> (4 * t + r) & 1 ? s[t][r] : -infinity();
+  }
+
+  // One tile of keys.
+  __device__ __forceinline__ void attend(State& state, const Query& query, const Range& range, i32 tile,
+                                         const Scaling& scaling) const {
+    f32x4 s[2 * BLOCKS];
+    const u32 k_row = 8 * (low / 4) + low % 4;
+    for (int t = 0; t < 2 * BLOCKS; t++) {
+      const u32 key = 32 * (t / 2) + 4 * (t % 2) + k_row;
+      s[t] = f32x4{};
+      for (int i = 0; i < SLICES; i++)
+        s[t] = mfma_16x16x32(bit_cast<Fragment8>(k_tile[k_index(key, 4 * i + high)]), query.full[i], s[t]);
+      if (TAIL) s[t] = mfma_16x16x16(half_of(k_tile[k_index(key, 4 * SLICES + high % 2)]), query.tail, s[t]);
+      for (int r = 0; r < 4; r++) s[t][r] = score(s[t][r], scaling);
+    }
+    if (masked(range, tile)) mask(s, range, query.row, tile);
+    f32 top = s[0][0];
+    for (int t = 0; t < 2 * BLOCKS; t++)
+      for (int r = 0; r < 4; r++) top = max(top, s[t][r]);
+    const f32 old = state.maximum;
+    state.maximum = max(old, column_max(top));
+    const f32 origin = state.maximum == -infinity() ? 0 : state.maximum;  // nothing seen yet: every weight is 0
+    const f32 shrink = exp2(old - origin);
+    f32 sum = 0;
+    for (int t = 0; t < 2 * BLOCKS; t++)
+      for (int r = 0; r < 4; r++) sum += s[t][r] = exp2(s[t][r] - origin);
+    state.sum = state.sum * shrink + sum;
+    if (ballot(shrink != 1))  // the maximum of a long context seldom moves
+      for (int i = 0; i < D / 16; i++) state.out[i] *= shrink;
+    Fragment8 p[BLOCKS];
+    for (int b = 0; b < BLOCKS; b++) {
+      const f32x4 x = s[2 * b], y = s[2 * b + 1];
+      p[b] = bit_cast<Fragment8>(u32x4{pack_probability<T>(x[0], x[1]), pack_probability<T>(x[2], x[3]),
+                                       pack_probability<T>(y[0], y[1]), pack_probability<T>(y[2], y[3])});
+    }
+    for (int i = 0; i < D / 16; i++)
+      for (int b = 0; b < BLOCKS; b++) {
+        const Fragment8 v = bit_cast<Fragment8>(v_tile[v_index(16 * i + low, 4 * b + high)]);
+        state.out[i] = mfma_16x16x32(v, p[b], state.out[i]);
+      }
+  }
+
+  __device__ __forceinline__ void run() const {
+    // Workgroups are dealt to the eight dies in turn. block_x names the die, so that those which read the same keys for other
+    // query rows run on one die, one after the other, and find the keys in its cache.
+    const u32 unit = block_z() * 8 + block_x();
+    const u32 splits = a.splits, kv_heads = a.kv_heads, heads_per_kv = u32(a.heads) / kv_heads;
+    const u32 request = unit / (splits * kv_heads);
+    if (request >= u32(a.requests)) return;
+    const u32 kv_head = unit / splits % kv_heads, split = unit % splits;
+
+    Range range;
+    range.row_begin = scalar_load(a.cu_rows + request);
+    range.rows = scalar_load(a.cu_rows + request + 1) - range.row_begin;
+    const i32 queries = range.rows * heads_per_kv, first = block_y() * ROWS;
+    if (first >= queries) return;
+    range.context = scalar_load(a.context_lens + request);
+    const i32 total = range.context + range.rows;
+    const i32 split_keys = a.split_keys > 0 ? a.split_keys : ceil_div(range.context / 64 + 1, splits) * 64;
+    const i64 from = i64(split) * split_keys;
+    range.begin = from < total ? i32(from) : total;
+    range.end = split + 1 == splits || from + split_keys > total ? total : i32(from) + split_keys;
+    if (a.window > 0) range.begin = max(range.begin, (range.context - a.window + 1) / KEYS * KEYS);
+    range.page_magic = 0xffffffffu / u32(a.page_size) + 1;
+
+    const u32 head_magic = 65536 / heads_per_kv + 1;  // exact for the 2048 queries of 128 rows x 16 heads
+    const i32 tile_first = first + wave * 16, index = tile_first + low;
+    const bool valid = index < queries;
+    Query query;
+    query.row = valid ? u32(index) * head_magic >> 16 : 0;
+    const i64 row = range.row_begin + query.row;
+    const i32 head = valid ? i32(kv_head * heads_per_kv) + index - query.row * i32(heads_per_kv) : 0;
+    load_query(query, (const T*)a.q + row * a.q_stride_row + head * a.q_stride_head, valid);
+    State state;
+    for (int i = 0; i < D / 16; i++) state.out[i] = f32x4{};
+    state.maximum = -infinity();
+    state.sum = 0;
+
+    Scaling scaling;
+    const f32 scale = a.scale * (a.k_scale ? scalar_load(a.k_scale) : 1);
+    scaling.factor = a.softcap == 0 ? scale * LOG2_E : scale * (2 * LOG2_E) / a.softcap;
+    scaling.softcap = a.softcap * LOG2_E;
+
+    const i64 k_head = kv_head * a.k_stride_head, v_head = kv_head * a.v_stride_head;
+    if (range.begin < range.end) {
+      // Three stages at once: pages of the tile after next, keys of the next tile in registers, this tile in LDS.
+      Staged staged[LOADS];
+      i32 pages[LOADS];
+      for (int n = 0; n < LOADS; n++) {
+        const i32 key = range.begin + group(n) * GROUP;
+        fetch(staged[n], range, lookup(range, request, key), key, n, k_head, v_head);
+        pages[n] = lookup(range, request, key + KEYS);
+      }
+      for (i32 tile = range.begin; tile < range.end; tile += KEYS) {
+        if (tile != range.begin) barrier();
+        for (int n = 0; n < LOADS; n++) stage(staged[n], n, masked(range, tile));
+        barrier();
+        if (tile + KEYS < range.end)
+          for (int n = 0; n < LOADS; n++) {
+            const i32 key = tile + KEYS + group(n) * GROUP;
+            fetch(staged[n], range, pages[n], key, n, k_head, v_head);
+            pages[n] = lookup(range, request, key + KEYS);
+          }
+        if (tile_first < queries) attend(state, query, range, tile, scaling);
+      }
+    }
+
+    if (!valid) return;
+    const f32 sum = column_sum(state.sum);
+    if (splits == 1) {
+      const f32 factor = (a.v_scale ? scalar_load(a.v_scale) : 1) / sum;
+      T* out = (T*)a.out + row * a.out_stride_row + head * a.out_stride_head;
+      for (int i = 0; i < D / 16; i++) {
+        const f32x4 x = state.out[i] * factor;
+        *(u32x2*)(out + 16 * i + 4 * high) = u32x2{pack<T>(x[0], x[1]), pack<T>(x[2], x[3])};
+      }
+      return;
+    }
+    const i64 slot = (i64(split) * a.rows + row) * a.heads + head;
+    if (high == 0) *(f32x2*)(a.partial_stats + 2 * slot) = f32x2{state.maximum, sum};
+    if (range.begin < range.end)  // the reduction does not read a part whose sum is 0
+      for (int i = 0; i < D / 16; i++) *(f32x4*)(a.partial_out + slot * D + 16 * i + 4 * high) = state.out[i];
+  }
+};
+
+// One wave for each (row, head): the parts of the splits, each scaled to the common maximum.
+template <typename T, int D> DEVICE void reduce_splits(const TreeAttentionArgs& a) {
+  const u32 lane = lane_id(), pair = block_x() * WAVES + wave_id();
+  const u32 row = pair / u32(a.heads), head = pair - row * u32(a.heads);
+  if (i32(row) >= scalar_load(a.cu_rows + a.requests)) return;
+  const i64 step = i64(a.rows) * a.heads;
+  f32x2 stats = {-infinity(), 0};
+  if (i32(lane) < a.splits) stats = *(const f32x2*)(a.partial_stats + 2 * (lane * step + pair));
+  const f32 top = wave_max(stats.x);
+  const f32 weight = stats.y == 0 ? 0 : exp2(stats.x - (top == -infinity() ? 0 : top));
+  const f32 factor = (a.v_scale ? scalar_load(a.v_scale) : 1) / wave_sum(weight * stats.y);
+  constexpr int EACH = (D + WAVE - 1) / WAVE;
+  f32 out[EACH] = {};
+  for (i32 split = 0; split < a.splits; split++) {
+    if (read_lane(stats.y, split) == 0) continue;  // nothing was written there
+    const f32 share = read_lane(weight, split);
+    const f32* part = a.partial_out + (split * step + pair) * D;
+    for (int i = 0; i < EACH; i++)
+      if (D % WAVE == 0 || i * WAVE + lane < D) out[i] += share * part[i * WAVE + lane];
+  }
+  T* row_out = (T*)a.out + row * a.out_stride_row + head * a.out_stride_head;
+  for (int i = 0; i < EACH; i++)
+    if (D % WAVE == 0 || i * WAVE + lane < D) row_out[i * WAVE + lane] = T(out[i] * factor);
+}
+
+}  // namespace
+
+#define TREE_ATTENTION(q, Q, kv, KV, dim)                                                                       \
+  extern "C" __global__ WORKGROUP(THREADS) WAVES_PER_SIMD(2) void tree_attention_##q##_##kv##_d##dim(const TreeAttentionArgs args) { \
+    typedef TreeAttention<Q, KV, dim> Kernel;                                                                   \
+    __shared__ u32x4 k_tile[Kernel::KEYS * Kernel::K_CHUNKS], v_tile[dim * Kernel::V_CHUNKS];                   \
+    const u32 lane = lane_id();                                                                                 \
+    Kernel{k_tile, v_tile, args, lane, wave_id(), lane % 16, lane / 16}.run();                                  \
+  }
+#define TREE_ATTENTION_REDUCE(q, Q, dim)                                                                             \
+  extern "C" __global__ WORKGROUP(THREADS) void tree_attention_reduce_##q##_d##dim(const TreeAttentionArgs args) {     \
+    reduce_splits<Q, dim>(args);                                                                                     \
+  }
+#define TREE_ATTENTION_DIM(dim)                     \
+  TREE_ATTENTION(bf16, bf16, bf16, bf16, dim)       \
+  TREE_ATTENTION(bf16, bf16, fp8, Fp8, dim)         \
+  TREE_ATTENTION(f16, f16, f16, f16, dim)           \
+  TREE_ATTENTION(f16, f16, fp8, Fp8, dim)           \
+  TREE_ATTENTION_REDUCE(bf16, bf16, dim)            \
+  TREE_ATTENTION_REDUCE(f16, f16, dim)
+
+TREE_ATTENTION_DIM(64)
+TREE_ATTENTION_DIM(80)
+TREE_ATTENTION_DIM(96)
+TREE_ATTENTION_DIM(112)
+TREE_ATTENTION_DIM(128)
+TREE_ATTENTION_DIM(256)
