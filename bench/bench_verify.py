@@ -132,7 +132,7 @@ def target_only(source: Pool) -> Any:
     return call
 
 
-@pytest.mark.parametrize("case", SHAPES, ids=name)
+@pytest.mark.parametrize("case", SHAPES, ids=name, scope="class")
 class TestTargetOnly:
     """All drafts are accepted, so every row is read; vLLM's sampler reads all rows whatever is accepted."""
 
@@ -148,10 +148,10 @@ class TestTargetOnly:
     def test_vllm(self, benchmark: Any, case: Any) -> None:
         source = pool(*case)
         call, restore = vllm_call(source, case[1], with_q=False)
-        measure(benchmark, f"target_only: {name(case)}", "vLLM", source, call, rounds=6, restore=restore)
+        measure(benchmark, f"target_only: {name(case)}", "vLLM", source, call, rounds=12, restore=restore)
 
 
-@pytest.mark.parametrize("case", TREES, ids=name)
+@pytest.mark.parametrize("case", TREES, ids=name, scope="class")
 class TestTree:
     """Only the rows of the accepted path are read; the baseline reads those and no others."""
 
@@ -171,7 +171,7 @@ class TestTree:
         measure(benchmark, f"tree: {name(case)}", "specverify", source, call, rounds=24)
 
 
-@pytest.mark.parametrize("case", WITH_Q, ids=name)
+@pytest.mark.parametrize("case", WITH_Q, ids=name, scope="class")
 class TestBlock:
     """Chains drawn from q and verified by ratios."""
 
@@ -201,4 +201,4 @@ class TestBlock:
     def test_vllm(self, benchmark: Any, case: Any) -> None:
         source = pool(*case)
         call, restore = vllm_call(source, case[1], with_q=True)
-        measure(benchmark, f"block: {name(case)}", "vLLM (token rule)", source, call, rounds=6, restore=restore)
+        measure(benchmark, f"block: {name(case)}", "vLLM (token rule)", source, call, rounds=12, restore=restore)

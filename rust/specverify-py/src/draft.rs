@@ -103,9 +103,9 @@ impl Draft {
 /// ----------
 /// max_depth : int, default 64
 ///     Longest string counted, match and draft together; at most half of it is drafted.
-/// min_match : int, default 1
+/// min_match : int, default 2
 ///     Matches of fewer tokens draft nothing.
-/// max_spec_factor : float, default 1.0
+/// max_spec_factor : float, default 4.0
 ///     A match of m tokens drafts at most ``max_spec_factor * m + max_spec_offset`` tokens deep.
 /// max_spec_offset : float, default 0.0
 ///     See `max_spec_factor`.
@@ -139,7 +139,7 @@ impl SuffixDrafter {
     #[new]
     #[pyo3(
         signature = (*, max_depth=None, min_match=None, max_spec_factor=None, max_spec_offset=None, min_token_prob=None, corpus_bytes=None),
-        text_signature = "(*, max_depth=64, min_match=1, max_spec_factor=1.0, max_spec_offset=0.0, min_token_prob=0.1, corpus_bytes=0)"
+        text_signature = "(*, max_depth=64, min_match=2, max_spec_factor=4.0, max_spec_offset=0.0, min_token_prob=0.1, corpus_bytes=0)"
     )]
     fn new(
         py: Python<'_>,

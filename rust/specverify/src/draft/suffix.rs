@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 pub struct SuffixConfig {
     /// Longest string counted, match and draft together; at least 2. At most half of it is drafted.
     pub max_depth: usize,
-    /// Matches of fewer tokens draft nothing; at least 1.
+    /// Matches of fewer tokens draft nothing; at least 1. On ten texts of SmolLM2, 1 drafts three times as often as 2 for 6 % fewer
+    /// passes: worth it where a wider pass is free.
     pub min_match: usize,
     /// A match of m tokens drafts at most `max_spec_factor * m + max_spec_offset` tokens deep: longer matches are trusted further.
     pub max_spec_factor: f32,
@@ -32,8 +33,8 @@ impl Default for SuffixConfig {
     fn default() -> Self {
         Self {
             max_depth: 64,
-            min_match: 1,
-            max_spec_factor: 1.0,
+            min_match: 2,
+            max_spec_factor: 4.0,
             max_spec_offset: 0.0,
             min_token_prob: 0.1,
             corpus_bytes: 0,
