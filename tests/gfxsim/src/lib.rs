@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+
+mod access;
+mod decode;
+mod fault;
+mod float;
+mod lanes;
+mod launch;
+mod lds;
+mod memory;
+mod mfma;
+mod operand;
+mod parse;
+mod scalar;
+mod vector;
+mod wave;
+
+pub use decode::Class;
+pub use fault::{Fault, Kind, Result};
+pub use launch::{Launch, Program, Report};
+pub use memory::{Buffer, Memory, Traffic};
+pub use parse::Metadata;

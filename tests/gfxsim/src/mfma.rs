@@ -1,0 +1,149 @@
+//! Matrix instructions: where each lane's elements lie in A, B, C and D.
+//!
+//! For a shape M x N x K of one block, with G = 64 / M groups of lanes and P = K / G elements a lane:
+//!
+//! | matrix | lane l, element e |
+//! |---|---|
+//! | A \[M, K\] | row l mod M, column (l / M) P + e |
+//! | B \[K, N\] | row (l / M) P + e, column l mod N |
+//! | C, D, M = 16 | row 4 (l / 16) + e, column l mod 16 |
+//! | C, D, M = 32 | row 8 (e / 4) + 4 (l / 32) + e mod 4, column l mod 32 |
+//!
+//! That is AMD's "CDNA3 ISA", chapter 7, and what kernels compiled by Triton expect (`tests/triton.rs`).
+
+use crate::decode::Action;
+use crate::fault::{Kind, Result};
+use crate::float::Float8;
+use crate::operand::{Place, Source, Type, vector};
+use crate::parse::Operands;
+use crate::wave::{Lanes, Wave};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Element {
+    F32,
+    F16,
+    Bf16,
+    F8(Float8),
+}
+
+impl Element {
+    fn bits(self) -> usize {
+        match self {
+            Element::F32 => 32,
+            Element::F16 | Element::Bf16 => 16,
+            Element::F8(_) => 8,
+        }
+    }
+
+    fn decode(self, bits: u32) -> f32 {
+        match self {
+            Element::F32 => f32::from_bits(bits),
+            Element::F16 => half::f16::from_bits(bits as u16).to_f32(),
+            Element::Bf16 => f32::from_bits(bits << 16),
+            Element::F8(kind) => kind.decode(bits as u8),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    m: usize,
+    k: usize,
+    a: Element,
+    b: Element,
+}
+
+impl Shape {
+    /// From `16x16x32_bf16`, `16x16x16_bf16` (which also ends in `_1k`), `32x32x16_fp8_fp8`, ...
+    fn parse(text: &str, fp8_is_fnuz: bool) -> Option<Self> {
+        let (dimensions, kinds) = text.split_once('_')?;
+        let sizes: Vec<usize> = dimensions.split('x').map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+        let &[m, n, k] = sizes.as_slice() else { return None };
+        let e4m3 = Element::F8(Float8::e4m3(fp8_is_fnuz));
+        let e5m2 = Element::F8(Float8::e5m2(fp8_is_fnuz));
+        let (a, b) = match kinds {
+            "f32" => (Element::F32, Element::F32),
+            "f16" => (Element::F16, Element::F16),
+            "bf16" | "bf16_1k" => (Element::Bf16, Element::Bf16),
+            "fp8_fp8" => (e4m3, e4m3),
+            "fp8_bf8" => (e4m3, e5m2),
+            "bf8_fp8" => (e5m2, e4m3),
+            "bf8_bf8" => (e5m2, e5m2),
+            _ => return None,
+        };
+        // Shapes of one block: fewer elements a lane mean several.
+        let one_block = m == n && (m == 16 || m == 32) && k % (64 / m) == 0 && k * a.bits() / (64 / m) % 32 == 0;
+        one_block.then_some(Self { m, k, a, b })
+    }
+
+    /// Elements of A or B a lane.
+    fn each(&self) -> usize {
+        self.k * self.m / 64
+    }
+
+    /// A matrix as rows of K (B transposed).
+    fn load(&self, wave: &Wave, first: usize, element: Element) -> Result<Vec<f32>> {
+        let (each, a_word) = (self.each(), 32 / element.bits());
+        let mut out = vec![0.0; self.m * self.k];
+        for e in 0..each {
+            let lanes = wave.vector_for(first + e / a_word, u64::MAX, "a matrix instruction")?;
+            let shift = (e % a_word * element.bits()) as u32;
+            let keep = if element.bits() == 32 { u32::MAX } else { (1 << element.bits()) - 1 };
+            for (lane, bits) in lanes.iter().enumerate() {
+                out[lane % self.m * self.k + lane / self.m * each + e] = element.decode(bits >> shift & keep);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Row of element `e` of C and D in a lane.
+    fn row(&self, lane: usize, e: usize) -> usize {
+        if self.m == 16 { 4 * (lane / 16) + e } else { 8 * (e / 4) + 4 * (lane / 32) + e % 4 }
+    }
+}
+
+pub(crate) fn decode(name: &str, operands: &Operands, fp8_is_fnuz: bool) -> Result<Action> {
+    let unknown = || Kind::Unknown(format!("{name} {}", operands.list.join(", ")));
+    let shape = name.strip_prefix("v_mfma_f32_").map(|text| text.trim_end_matches("_e64"));
+    let shape = shape.and_then(|text| Shape::parse(text, fp8_is_fnuz)).ok_or_else(unknown)?;
+    let [d, a, b, c] = operands.list.as_slice() else { return Err(unknown().into()) };
+    if operands.modifiers().next().is_some() {
+        return Err(unknown().into());
+    }
+    let (d, a, b, c) = (vector(d)?, vector(a)?, vector(b)?, Source::parse(c, Type::F32)?);
+    Ok(Box::new(move |wave, env| {
+        let (rows, columns) = (shape.load(wave, a, shape.a)?, shape.load(wave, b, shape.b)?);
+        let outputs = shape.m * shape.m / 64;
+        let mut result = vec![[0_u32; 64]; outputs];
+        for (e, out) in result.iter_mut().enumerate() {
+            let mut added: Lanes = [0; 64];
+            match c.place {
+                Place::Vector(first) => added = *wave.vector_for(first + e, u64::MAX, "a matrix instruction")?,
+                _ => added.fill(c.uniform(wave)?),
+            }
+            for lane in 0..64 {
+                let row = &rows[shape.row(lane, e) * shape.k..][..shape.k];
+                let column = &columns[lane % shape.m * shape.k..][..shape.k];
+                out[lane] = (f32::from_bits(added[lane]) + dot(row, column)).to_bits();
+            }
+        }
+        *env.flops += 2 * (shape.m * shape.m * shape.k) as u64;
+        for (e, out) in result.iter().enumerate() {
+            wave.set_vector(d + e, out, u64::MAX, u64::MAX)?;
+        }
+        Ok(())
+    }))
+}
+
+/// The sum of products, in f32 in eight lanes: products of 16-bit elements are exact, and the hardware's own order is not documented.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0_f32; 8];
+    for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
+        for i in 0..8 {
+            lanes[i] += a[i] * b[i];
+        }
+    }
+    let done = a.len() / 8 * 8;
+    let rest: f32 = a[done..].iter().zip(&b[done..]).map(|(a, b)| a * b).sum();
+    lanes.iter().sum::<f32>() + rest
+}
