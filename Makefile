@@ -21,6 +21,8 @@ export VLLM_NO_USAGE_STATS := 1
 export GOMP_SPINCOUNT := 0
 export OMP_WAIT_POLICY := passive
 export KMP_BLOCKTIME := 0
+# The compiler of the HIP kernels where no ROCm is installed: the clang of the ziglang wheel.
+export SPECVERIFY_ZIGLANG := $(CURDIR)/$(BIN)/python
 
 SOURCES := $(shell find rust python \( -name target -o -name __pycache__ \) -prune -o -type f \
 	\( -name '*.rs' -o -name '*.toml' -o -name '*.py' -o -name '*.pyi' -o -name 'py.typed' \) -print 2>/dev/null) \
@@ -74,7 +76,7 @@ test: ## Run everything: lint, Rust, Python, vLLM, a clean wheel, the demo end t
 
 lint: lint-rust lint-python ## clippy, rustfmt, ruff and mypy, warnings being errors
 
-lint-rust:
+lint-rust: deps
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 
@@ -83,7 +85,7 @@ lint-python: build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test-rust:
+test-rust: deps
 	cargo test --workspace --locked --quiet
 	cargo run --profile test --quiet --locked --package specverify --example quickstart
 

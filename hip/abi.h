@@ -41,3 +41,62 @@ typedef struct TreeAttentionArgs {
   float softcap;   // 0: none
   int reserved;
 } TreeAttentionArgs;
+
+// tree_walk: walks each request's draft tree with the target's token of each row. A workgroup of 64 threads a request.
+// Request b has nodes cu_nodes[b]..cu_nodes[b + 1] and one row more: its rows start at cu_nodes[b] + b. Parents are local to the request,
+// -1 for children of the root.
+typedef struct TreeWalkArgs {
+  const int* cu_nodes;       // [requests + 1]
+  const int* tokens;         // [nodes], drafted
+  const int* parents;        // [nodes]
+  const int* target_tokens;  // [nodes + requests], the target's own token of each row
+  const int* row_status;     // [nodes + requests], 0 where that token is good; or null
+  const int* stop_offsets;   // [requests + 1] into stop_ids; or null
+  const int* stop_ids;       // a request's stop tokens
+  int* path;                 // [requests, max_path], accepted nodes, -1 after them
+  int* emitted;              // [requests, max_path + 1], accepted tokens and one more, -1 after them
+  int* accepted;             // [requests], nodes of the path
+  int* counts;               // [requests], tokens emitted
+  int* last_token;           // [requests], the last of them, -1 for none
+  int* status;               // [requests], 0, or the row_status that ended the walk, or -1: the path is longer than max_path
+  int requests;
+  int max_path;
+} TreeWalkArgs;
+
+// kv_compact_{16,4,1}: the keys and values of accepted nodes move to the slots that follow the root's, in every layer.
+// Node i of request b stands at key context_lens[b] + 1 + i. Strides are in bytes, the same for every pool.
+typedef struct KvCompactArgs {
+  const unsigned long long* bases;  // [pools], addresses: the keys and the values of every layer
+  const int* block_table;           // [requests, table_stride]
+  const int* context_lens;          // [requests], keys before the root
+  const int* path;                  // [requests, max_path]
+  const int* accepted;              // [requests]
+  long long page_stride;
+  long long token_stride;
+  long long head_stride;
+  long long table_stride;           // elements
+  int pools;
+  int requests;
+  int heads;
+  int head_bytes;
+  int max_path;
+  int page_size;                    // tokens
+} KvCompactArgs;
+
+// kv_move_{16,4,1}: the same for a list of moves between slots (page * page_size + offset). Those of a group run in order, groups in
+// any order.
+typedef struct KvMoveArgs {
+  const unsigned long long* bases;  // [pools]
+  const int* move_offsets;          // [groups + 1]
+  const long long* sources;         // [moves]
+  const long long* destinations;    // [moves]
+  long long page_stride;
+  long long token_stride;
+  long long head_stride;
+  int pools;
+  int groups;
+  int heads;
+  int head_bytes;
+  int page_size;
+  int reserved;
+} KvMoveArgs;

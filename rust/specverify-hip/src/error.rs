@@ -1,0 +1,58 @@
+//! The one error enum.
+
+/// What can keep a kernel from running.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No libamdhip64 is mapped into the process or installed.
+    #[error("no HIP runtime: libamdhip64 is neither loaded nor installed (tried {tried})")]
+    NoRuntime {
+        /// What was tried.
+        tried: String,
+    },
+    /// The runtime finds no GPU.
+    #[error("no GPU: the HIP runtime {library} finds no device")]
+    NoGpu {
+        /// Path of the runtime.
+        library: String,
+    },
+    /// The GPU is none that kernels were compiled for.
+    #[error("architecture {found} is not shipped; this build has {}", listed(.shipped))]
+    ArchitectureNotShipped {
+        /// What the GPU calls itself.
+        found: String,
+        /// What the kernels were compiled for.
+        shipped: Vec<&'static str>,
+    },
+    /// A kernel of that name is in no code object.
+    #[error("kernel {0} is not shipped")]
+    UnknownKernel(String),
+    /// The runtime lacks a function that the launcher needs.
+    #[error("{library} has no {symbol}")]
+    MissingSymbol {
+        /// Path of the runtime.
+        library: String,
+        /// The function.
+        symbol: &'static str,
+    },
+    /// The runtime refused a call.
+    #[error("{call} failed: {name} ({code})")]
+    Hip {
+        /// The function called.
+        call: &'static str,
+        /// The runtime's name of the error.
+        name: String,
+        /// Its number.
+        code: i32,
+    },
+}
+
+fn listed(architectures: &[&str]) -> String {
+    if architectures.is_empty() {
+        "none (it was built with SPECVERIFY_HIP=off)".into()
+    } else {
+        architectures.join(", ")
+    }
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,10 @@
+//! HIP kernels of the verification pass. They are compiled for gfx942 (MI300X, MI325X) and gfx950 (MI355X) when this crate is built; the
+//! launcher finds the HIP runtime of the process when it is first asked. Without a GPU nothing fails: [`Device::open`] says so.
+
+pub mod abi;
+mod error;
+pub mod kernels;
+mod runtime;
+
+pub use error::{Error, Result};
+pub use runtime::{Device, Function, Geometry, Stream};

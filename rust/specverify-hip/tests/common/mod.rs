@@ -1,0 +1,69 @@
+//! Launches on the simulator.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::sync::OnceLock;
+
+use gfxsim::{Buffer, Fault, Launch, Memory, Program, Report};
+use specverify_hip::abi::Arguments;
+use specverify_hip::kernels::{CODE_OBJECTS, code_object};
+
+/// Both architectures.
+pub const ARCHITECTURES: [&str; 2] = ["gfx942", "gfx950"];
+
+/// The assembly text of a source.
+pub fn assembly(source: &str, arch: &str) -> &'static str {
+    code_object(source, arch).unwrap_or_else(|| panic!("no code object {source} for {arch}")).assembly
+}
+
+/// The kernels of a source, decoded once a process.
+pub fn program(source: &str, arch: &str) -> &'static Program {
+    static PROGRAMS: OnceLock<Vec<OnceLock<Program>>> = OnceLock::new();
+    let programs = PROGRAMS.get_or_init(|| CODE_OBJECTS.iter().map(|_| OnceLock::new()).collect());
+    let index = CODE_OBJECTS.iter().position(|object| object.source == source && object.arch == arch).unwrap();
+    programs[index].get_or_init(|| Program::parse(CODE_OBJECTS[index].assembly).unwrap())
+}
+
+/// Runs a launch.
+pub fn launch<A: Arguments>(
+    program: &Program,
+    kernel: &str,
+    grid: [u32; 3],
+    block: u32,
+    arguments: &A,
+    memory: &mut Memory,
+) -> Result<Report, Fault> {
+    let launch = Launch { kernel, grid, block: [block, 1, 1], dynamic_lds: 0, kernarg: arguments.bytes() };
+    program.launch(&launch, memory)
+}
+
+/// A buffer of numbers that kernels only read.
+pub fn input<T: Copy>(memory: &mut Memory, name: &str, values: &[T]) -> Buffer {
+    memory.add_read_only(name, &bytes_of(values))
+}
+
+/// The bytes of numbers in memory order.
+pub fn bytes_of<T: Copy>(values: &[T]) -> Vec<u8> {
+    // SAFETY: T is a number in every caller; its bytes are initialised and any lifetime is covered by the copy.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }.to_vec()
+}
+
+/// A buffer as i32.
+pub fn read_i32(memory: &Memory, buffer: Buffer) -> Vec<i32> {
+    memory.bytes(buffer).as_chunks::<4>().0.iter().map(|word| i32::from_le_bytes(*word)).collect()
+}
+
+/// A small generator, so that every case is the same on every machine.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    /// 32 random bits.
+    pub fn word(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 32) as u32
+    }
+
+    /// A number below a bound.
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u64::from(self.word()) * bound as u64) >> 32) as usize
+    }
+}
