@@ -63,7 +63,6 @@ pub struct TargetRows<'a> {
     simd: Simd,
     reached: Vec<Option<Box<Reached>>>,
     drafted: Option<Matrix<'a>>,
-    expected: Option<usize>,
 }
 
 /// What is kept of a row that was asked for.
@@ -110,11 +109,10 @@ impl<'a> TargetRows<'a> {
             simd: Simd::detect()?,
             reached,
             drafted: None,
-            expected: None,
         })
     }
 
-    /// Tells that rows of `draft_probs` will be read beside these, so that both can be fetched ahead.
+    /// Tells that a row of `draft_probs` is read after that of the same number here, so that it can be fetched ahead.
     #[must_use]
     pub fn beside(mut self, draft_probs: Matrix<'a>) -> Self {
         self.drafted = Some(draft_probs);
@@ -233,22 +231,14 @@ impl Target for TargetRows<'_> {
             return Ok(TargetRow { values, prepared, law: Law::OneHot, simd });
         }
         let mut support = self.support(row)?;
-        let ahead = match self.expected.take().filter(|&next| !self.is_reached(next)) {
-            Some(next) => [self.logits.row(next).ok(), self.drafted.and_then(|q| q.row(next).ok())],
-            None => [None; 2],
-        };
+        let ahead = self.drafted.and_then(|q| q.row(row).ok());
         let reached = self.reach(row)?;
         let prepared = &reached.prepared;
-        let ahead =
-            ahead.map(|values| values.map_or(Ahead::NOTHING, |values| with_row!(values, row => Ahead::of(row))));
+        let ahead = ahead.map_or(Ahead::NOTHING, |values| with_row!(values, q => Ahead::of(q)));
         let total = with_row!(values, raw => support.total_while(simd, View { row: raw, prepared }, ahead));
         support.total = Some(total);
         reached.support = Some(support);
         Ok(TargetRow { values, prepared, law: Law::Masses { support, inverse_total: 1.0 / total as f64 }, simd })
-    }
-
-    fn expect(&mut self, row: usize) {
-        self.expected = Some(row);
     }
 }
 

@@ -108,8 +108,6 @@ pub trait Target {
     /// # Errors
     /// [`crate::Error::Row`].
     fn row(&mut self, row: usize) -> Result<Self::Row<'_>>;
-    /// A hint: [`Target::row`] of this row and the drafter's will be asked for after the next one, whatever that holds.
-    fn expect(&mut self, _row: usize) {}
 }
 
 /// The drafter's distributions: row r is what the children of row r were drawn from.

@@ -161,11 +161,11 @@ impl Support {
 
     /// The mass of the ids kept.
     pub fn total<E: Element>(&self, simd: Simd, view: View<'_, E>) -> u64 {
-        self.total_while(simd, view, [Ahead::NOTHING; 2])
+        self.total_while(simd, view, Ahead::NOTHING)
     }
 
     /// [`Support::total`], which computes more than it reads; meanwhile what is needed next comes from memory.
-    pub fn total_while<E: Element>(&self, simd: Simd, view: View<'_, E>, ahead: [Ahead; 2]) -> u64 {
+    pub fn total_while<E: Element>(&self, simd: Simd, view: View<'_, E>, ahead: Ahead) -> u64 {
         self.total.unwrap_or_else(|| simd.run(Total { view, support: *self, ahead }))
     }
 }
@@ -196,7 +196,7 @@ impl<E: Element> NullaryFnOnce for HeadMass<'_, E> {
 struct Total<'a, E> {
     view: View<'a, E>,
     support: Support,
-    ahead: [Ahead; 2],
+    ahead: Ahead,
 }
 
 impl<E: Element> NullaryFnOnce for Total<'_, E> {
@@ -212,7 +212,7 @@ impl<E: Element> NullaryFnOnce for Total<'_, E> {
             let mut lanes = [0.0_f64; 16];
             for quad in first..quads.min(first + FLUSH) {
                 // A row of as many ids is through by the end, in f32.
-                self.ahead.iter_mut().for_each(|ahead| ahead.fetch(QUAD * size_of::<f32>() / 64));
+                self.ahead.fetch(QUAD * size_of::<f32>() / 64);
                 for part in self.support.masses(self.view, quad).as_chunks::<16>().0 {
                     for (lane, &mass) in lanes.iter_mut().zip(part) {
                         *lane += f64::from(mass);

@@ -41,7 +41,6 @@ pub(super) fn verify_path<T: Target, Q: Drafted>(
     let mut row = 0;
     for &node in &path {
         let weight = weights[weights.len() - 1];
-        target.expect(node as usize + 1);
         // Below a weight of 0 nothing can stand.
         let below = if weight > 0.0 {
             Residual::new(row, weight, false).child_weight(target, drafted, token(node))?

@@ -259,10 +259,6 @@ impl<T: Target> Target for Mapped<'_, &mut T> {
     fn row(&mut self, row: usize) -> Result<Self::Row<'_>> {
         self.inner.row(self.rows[row])
     }
-
-    fn expect(&mut self, row: usize) {
-        self.inner.expect(self.rows[row]);
-    }
 }
 
 impl<Q: Drafted> Drafted for Mapped<'_, &Q> {

@@ -61,12 +61,13 @@ impl Residual {
     /// # Errors
     /// [`Error::Row`]; [`Error::Argument`] when q says that the token can't have been drawn.
     pub(super) fn child_weight<T: Target, Q: Drafted>(&self, target: &mut T, drafted: &Q, token: u32) -> Result<f64> {
+        // p first: while its masses are computed the row of q comes from memory.
+        let mut m = [target.row(self.row)?.get(token)];
         let q = drafted.row(self.row)?.get(token);
         if q <= 0.0 {
             let name = format!("draft_probs[{}][{token}]", self.row);
             return Err(Error::argument(name, q, "the positive probability with which the token was drafted"));
         }
-        let mut m = [target.row(self.row)?.get(token)];
         self.apply(token as usize, &mut m, &mut [q]);
         Ok((m[0] * self.q_left / q).min(1.0))
     }
