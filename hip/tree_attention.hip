@@ -44,8 +44,8 @@ template <typename T, typename KV, int D> struct TreeAttention {
   static constexpr int SLICES = D / 32;                     // full 32-wide steps of a q . k
   static constexpr bool TAIL = D % 32 != 0;                 // and a 16-wide one
   static constexpr int GROUPS = KEYS / GROUP;
-  static constexpr int LOADS = GROUPS * ((COLUMNS + 15) / 16) / WAVES;  // loads of a wave: 16 keys x 16 chunks each
-  static_assert(D % 16 == 0 && GROUPS * ((COLUMNS + 15) / 16) % WAVES == 0 && V_CHUNKS * 16 <= LINE, "shape");
+  static_assert(D % 16 == 0 && GROUPS * ((COLUMNS + 15) / 16) == WAVES, "a wave loads 16 columns of 16 keys");
+  static_assert(V_CHUNKS * 16 <= LINE, "several rows of V share a line of banks");
 
   // K: [KEYS][K_CHUNKS], and V transposed: [D][V_CHUNKS]. Where a chunk lies is XORed with bits of its row, so that
   // the 8 (gfx950: 16) lanes which LDS serves in one cycle meet different banks, in the reads and in the writes.
@@ -87,12 +87,10 @@ template <typename T, typename KV, int D> struct TreeAttention {
   };
 
   // ---- from the cache to registers
-  __device__ __forceinline__ u32 column(int load) const {
-    return (wave + WAVES * load) / GROUPS * 16 + lane / 16 % 2 * 8 + lane % 8;
-  }
   // Eight lanes fetch 128 bytes of one key; lanes 8 apart hold neighbouring quads, which share a chunk of the transposed V.
+  __device__ __forceinline__ u32 column() const { return wave / GROUPS * 16 + lane / 16 % 2 * 8 + lane % 8; }
   __device__ __forceinline__ u32 quad() const { return lane / 32 * 2 + lane / 8 % 2; }
-  __device__ __forceinline__ u32 group(int load) const { return (wave + WAVES * load) % GROUPS; }
+  __device__ __forceinline__ u32 first_key() const { return wave % GROUPS * GROUP; }  // of this wave, in the tile
 
   __device__ __forceinline__ i32 lookup(const Range& range, i32 request, i32 key) const {
     if (key >= range.end) return 0;
@@ -100,22 +98,18 @@ template <typename T, typename KV, int D> struct TreeAttention {
     return scalar_load(a.block_table + request * a.table_stride + page);
   }
 
-  __device__ __forceinline__ void fetch(Staged& staged, const Range& range, i32 page, i32 key, int load, i64 k_head,
-                                        i64 v_head) const {
-    const u32 offset = u32(key) - u32(u64(u32(key)) * range.page_magic >> 32) * a.page_size;
-    const KV* k = (const KV*)a.k + k_head + page * a.k_stride_page + offset * a.k_stride_token;
-    const KV* v = (const KV*)a.v + v_head + page * a.v_stride_page + offset * a.v_stride_token;
-    const u32 k_lane = (4 * quad() * u32(a.k_stride_token) + 8 * column(load)) * sizeof(KV);
-    const u32 v_lane = (4 * quad() * u32(a.v_stride_token) + 8 * column(load)) * sizeof(KV);
-    const i32 left = range.end - key - i32(4 * quad());
-    const bool mine = column(load) < COLUMNS;
+  // Past the end, the last key once more: in the cache, whatever the page. stage() drops it.
+  __device__ __forceinline__ void fetch(Staged& staged, const Range& range, i32 page, i32 key, i64 k_head, i64 v_head) const {
+    if (key >= range.end) return;
+    const u32 within = u32(key) - u32(u64(u32(key)) * range.page_magic >> 32) * a.page_size, last = range.end - 1 - key;
+    const u8* k = (const u8*)((const KV*)a.k + k_head + page * a.k_stride_page + within * a.k_stride_token);
+    const u8* v = (const u8*)((const KV*)a.v + v_head + page * a.v_stride_page + within * a.v_stride_token);
+    const u32 c = column();
+    if (c >= COLUMNS) return;
     for (int i = 0; i < 4; i++) {
-      staged.k[i] = Raw{};
-      staged.v[i] = Raw{};
-      if (mine && i < left) {
-        staged.k[i] = *(const Raw*)((const u8*)(k + i * a.k_stride_token) + k_lane);
-        staged.v[i] = *(const Raw*)((const u8*)(v + i * a.v_stride_token) + v_lane);
-      }
+      const u32 token = min(4 * quad() + i, last);
+      staged.k[i] = *(const Raw*)(k + (token * u32(a.k_stride_token) + 8 * c) * u32(sizeof(KV)));
+      staged.v[i] = *(const Raw*)(v + (token * u32(a.v_stride_token) + 8 * c) * u32(sizeof(KV)));
     }
   }
 
@@ -128,26 +122,28 @@ template <typename T, typename KV, int D> struct TreeAttention {
   static __device__ __forceinline__ bool finite(u32x4 x) {
     const u32 exponent = bit_cast<u16>(T(infinity()));
     bool all = true;
-    for (int i = 0; i < 4; i++)
-      all = all && (x[i] & exponent) != exponent && (x[i] >> 16 & exponent) != exponent;
+    for (int i = 0; i < 4; i++) all &= ((x[i] & exponent) != exponent) & ((x[i] >> 16 & exponent) != exponent);
     return all;
   }
 
   // A row's hidden keys weigh zero, and zero times NaN or infinity is NaN. Where some row may not see a key, such a V becomes
-  // zero and its K becomes NaN: those who see the key get NaN as they should, the others nothing.
-  __device__ __forceinline__ void stage(const Staged& staged, int load, bool guarded) const {
-    const u32 key = group(load) * GROUP + 4 * quad(), c = column(load);
+  // zero and its K becomes NaN: those who see the key get NaN as they should, the others nothing. Past the end lie zeros.
+  __device__ __forceinline__ void stage(const Staged& staged, const Range& range, i32 tile) const {
+    const u32 key = first_key() + 4 * quad(), c = column();
     if (c >= COLUMNS) return;
-    u32x4 v[4];
+    u32x4 k[4], v[4];
     for (int i = 0; i < 4; i++) {
-      u32x4 k = widen(staged.k[i]);
+      k[i] = widen(staged.k[i]);
       v[i] = widen(staged.v[i]);
-      if (guarded && !finite(v[i])) {
-        v[i] = u32x4{};
-        k[0] = ~0u;
-      }
-      k_tile[k_index(key + i, c)] = k;
     }
+    if (masked(range, tile))
+      for (int i = 0; i < 4; i++) {
+        const bool inside = tile + i32(key) + i < range.end, sound = finite(v[i]);
+        k[i] = inside ? k[i] : u32x4{};
+        v[i] = inside && sound ? v[i] : u32x4{};
+        k[i].x = inside && !sound ? ~0u : k[i].x;
+      }
+    for (int i = 0; i < 4; i++) k_tile[k_index(key + i, c)] = k[i];
     u32x2* half = (u32x2*)v_tile;
     for (int j = 0; j < 8; j++) {
       const u32x2 keys = j % 2 ? u32x2{high_halves(v[0][j / 2], v[1][j / 2]), high_halves(v[2][j / 2], v[3][j / 2])}
@@ -165,6 +161,9 @@ template <typename T, typename KV, int D> struct TreeAttention {
     for (int s = 0; s < SLICES; s++)
       query.full[s] = valid ? *(const Fragment8*)(q + 32 * s + 8 * high) : Fragment8{};
     if (TAIL) query.tail = valid ? *(const Fragment4*)(q + 32 * SLICES + high % 2 * 8 + high / 2 * 4) : Fragment4{};
+    // Wait for them here: left to the loop, the wait would be for the keys of the next tile as well, which come after.
+    for (int s = 0; s < SLICES; s++) asm volatile("" : "+v"(query.full[s]));
+    if (TAIL) asm volatile("" : "+v"(query.tail));
   }
 
   struct Scaling {
@@ -192,6 +191,7 @@ template <typename T, typename KV, int D> struct TreeAttention {
     return Nodes{{words[0], a.words > 1 ? words[1] : 0}};
   }
 
+  // Whether some row may not see some key of a tile.
   __device__ __forceinline__ bool masked(const Range& range, i32 tile) const {
     return tile + KEYS > range.context || (a.window > 0 && range.context + range.rows - tile > a.window);
   }
@@ -285,7 +285,6 @@ template <typename T, typename KV, int D> struct TreeAttention {
     query.row = valid ? u32(index) * head_magic >> 16 : 0;
     const i64 row = range.row_begin + query.row;
     const i32 head = valid ? i32(kv_head * heads_per_kv) + index - query.row * i32(heads_per_kv) : 0;
-    load_query(query, (const T*)a.q + row * a.q_stride_row + head * a.q_stride_head, valid);
     State state;
     for (int i = 0; i < D / 16; i++) state.out[i] = f32x4{};
     state.maximum = -infinity();
@@ -293,29 +292,24 @@ template <typename T, typename KV, int D> struct TreeAttention {
 
     Scaling scaling;
     const f32 scale = a.scale * (a.k_scale ? scalar_load(a.k_scale) : 1);
-    scaling.factor = a.softcap == 0 ? scale * LOG2_E : scale * (2 * LOG2_E) / a.softcap;
+    scaling.factor = a.softcap == 0 ? scale * LOG2_E : scale * (2 * LOG2_E) * reciprocal(a.softcap);
     scaling.softcap = a.softcap * LOG2_E;
 
     const i64 k_head = kv_head * a.k_stride_head, v_head = kv_head * a.v_stride_head;
     if (range.begin < range.end) {
-      // Three stages at once: pages of the tile after next, keys of the next tile in registers, this tile in LDS.
-      Staged staged[LOADS];
-      i32 pages[LOADS];
-      for (int n = 0; n < LOADS; n++) {
-        const i32 key = range.begin + group(n) * GROUP;
-        fetch(staged[n], range, lookup(range, request, key), key, n, k_head, v_head);
-        pages[n] = lookup(range, request, key + KEYS);
-      }
+      // Three stages at once: the page of the tile after next, the keys of the next tile in registers, this tile in LDS.
+      Staged staged = {};
+      const i32 mine = range.begin + first_key();
+      fetch(staged, range, lookup(range, request, mine), mine, k_head, v_head);
+      i32 page = lookup(range, request, mine + KEYS);
+      load_query(query, (const T*)a.q + row * a.q_stride_row + head * a.q_stride_head, valid);
       for (i32 tile = range.begin; tile < range.end; tile += KEYS) {
         if (tile != range.begin) barrier();
-        for (int n = 0; n < LOADS; n++) stage(staged[n], n, masked(range, tile));
+        stage(staged, range, tile);
         barrier();
-        if (tile + KEYS < range.end)
-          for (int n = 0; n < LOADS; n++) {
-            const i32 key = tile + KEYS + group(n) * GROUP;
-            fetch(staged[n], range, pages[n], key, n, k_head, v_head);
-            pages[n] = lookup(range, request, key + KEYS);
-          }
+        const i32 next = tile + KEYS + first_key();
+        fetch(staged, range, page, next, k_head, v_head);
+        page = lookup(range, request, next + KEYS);
         if (tile_first < queries) attend(state, query, range, tile, scaling);
       }
     }
@@ -323,7 +317,7 @@ template <typename T, typename KV, int D> struct TreeAttention {
     if (!valid) return;
     const f32 sum = column_sum(state.sum);
     if (splits == 1) {
-      const f32 factor = (a.v_scale ? scalar_load(a.v_scale) : 1) / sum;
+      const f32 factor = (a.v_scale ? scalar_load(a.v_scale) : 1) * reciprocal(sum);
       T* out = (T*)a.out + row * a.out_stride_row + head * a.out_stride_head;
       for (int i = 0; i < D / 16; i++) {
         const f32x4 x = state.out[i] * factor;
@@ -348,7 +342,7 @@ template <typename T, int D> DEVICE void reduce_splits(const TreeAttentionArgs& 
   if (i32(lane) < a.splits) stats = *(const f32x2*)(a.partial_stats + 2 * (lane * step + pair));
   const f32 top = wave_max(stats.x);
   const f32 weight = stats.y == 0 ? 0 : exp2(stats.x - (top == -infinity() ? 0 : top));
-  const f32 factor = (a.v_scale ? scalar_load(a.v_scale) : 1) / wave_sum(weight * stats.y);
+  const f32 factor = (a.v_scale ? scalar_load(a.v_scale) : 1) * reciprocal(wave_sum(weight * stats.y));
   constexpr int EACH = (D + WAVE - 1) / WAVE;
   f32 out[EACH] = {};
   for (i32 split = 0; split < a.splits; split++) {
