@@ -99,11 +99,11 @@ template <typename T, typename KV, int D> struct TreeAttention {
   }
 
   // Past the end, the last key once more: in the cache, whatever the page. stage() drops it.
-  __device__ __forceinline__ void fetch(Staged& staged, const Range& range, i32 page, i32 key, i64 k_head, i64 v_head) const {
+  __device__ __forceinline__ void fetch(Staged& staged, const Range& range, i32 page, i32 key, const KV* k_head, const KV* v_head) const {
     if (key >= range.end) return;
     const u32 within = u32(key) - u32(u64(u32(key)) * range.page_magic >> 32) * a.page_size, last = range.end - 1 - key;
-    const u8* k = (const u8*)((const KV*)a.k + k_head + page * a.k_stride_page + within * a.k_stride_token);
-    const u8* v = (const u8*)((const KV*)a.v + v_head + page * a.v_stride_page + within * a.v_stride_token);
+    const u8* k = (const u8*)(k_head + page * a.k_stride_page + within * a.k_stride_token);
+    const u8* v = (const u8*)(v_head + page * a.v_stride_page + within * a.v_stride_token);
     const u32 c = column();
     if (c >= COLUMNS) return;
     for (int i = 0; i < 4; i++) {
@@ -295,7 +295,8 @@ template <typename T, typename KV, int D> struct TreeAttention {
     scaling.factor = a.softcap == 0 ? scale * LOG2_E : scale * (2 * LOG2_E) * reciprocal(a.softcap);
     scaling.softcap = a.softcap * LOG2_E;
 
-    const i64 k_head = kv_head * a.k_stride_head, v_head = kv_head * a.v_stride_head;
+    const KV* k_head = (const KV*)a.k + kv_head * a.k_stride_head;
+    const KV* v_head = (const KV*)a.v + kv_head * a.v_stride_head;
     if (range.begin < range.end) {
       // Three stages at once: the page of the tile after next, the keys of the next tile in registers, this tile in LDS.
       Staged staged = {};
