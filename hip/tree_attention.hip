@@ -54,18 +54,20 @@ template <typename T, typename KV, int D> struct TreeAttention {
   const TreeAttentionArgs& a;
   u32 lane, wave, low, high;
 
-  // A wave reads the keys of a matrix tile as 8 * (low / 4) + low % 4: the swizzle must tell those apart.
-  static __device__ __forceinline__ u32 k_swizzle(u32 key) {
-    const u32 low = key % 4 + key / 8 % 4 * 4;
-    return K_CHUNKS * 16 >= LINE ? low : low / 2;
-  }
+  // A wave reads the keys of a matrix tile as 8 * (low / 4) + low % 4, and writes keys that are 4 apart. With 64 banks a cycle serves
+  // lanes of neighbouring chunks too: their lowest bit stays out of the swizzle.
   static __device__ __forceinline__ u32 k_index(u32 key, u32 chunk) {
-    return key * K_CHUNKS + (chunk ^ (k_swizzle(key) % (K_CHUNKS < 16 ? 8 : 16)));
+    const u32 low = key % 4 + key / 8 % 4 * 4;
+    const u32 swizzle = LINE == 128 ? low % (K_CHUNKS < 16 ? 8 : 16)
+                                    : (K_CHUNKS < 16 ? low / 2 % 4 : low % 8) * 2 ^ key / 4 % 2 * 8;
+    return (key * K_CHUNKS + chunk) ^ swizzle;
   }
   // d / 8 spreads the writes of neighbouring columns, d / (rows of a line) the reads of neighbouring d.
   static __device__ __forceinline__ u32 v_index(u32 d, u32 chunk) {
     constexpr u32 rows = LINE / (V_CHUNKS * 16);
-    return (d * V_CHUNKS + chunk) ^ (d / rows % V_CHUNKS) ^ (d / 8 % 8);
+    const u32 reads = LINE == 128 ? d / rows % V_CHUNKS : d / rows % (V_CHUNKS / 2) * 2;
+    const u32 writes = LINE == 128 ? d / 8 % 8 : d / 16 % 8 + d / 8 % 2 * 8;
+    return (d * V_CHUNKS + chunk) ^ reads ^ writes;
   }
 
   // What a request has, and the part of its keys that this workgroup reads.
@@ -290,6 +292,13 @@ template <typename T, typename KV, int D> struct TreeAttention {
     state.maximum = -infinity();
     state.sum = 0;
 
+    // Where the result goes, settled now: what it is computed from would fill the scalar registers throughout the loop.
+    const u32 slot = (split * u32(a.rows) + u32(row)) * u32(a.heads) + u32(head);
+    u8* out = splits == 1 ? (u8*)((T*)a.out + row * a.out_stride_row + head * a.out_stride_head) + 8 * high
+                          : (u8*)(a.partial_out + u64(slot) * D) + 16 * high;
+    f32* stats = a.partial_stats + 2 * u64(slot);
+    asm volatile("" : "+v"(out), "+v"(stats));
+
     Scaling scaling;
     const f32 scale = a.scale * (a.k_scale ? scalar_load(a.k_scale) : 1);
     scaling.factor = a.softcap == 0 ? scale * LOG2_E : scale * (2 * LOG2_E) * reciprocal(a.softcap);
@@ -319,17 +328,15 @@ template <typename T, typename KV, int D> struct TreeAttention {
     const f32 sum = column_sum(state.sum);
     if (splits == 1) {
       const f32 factor = (a.v_scale ? scalar_load(a.v_scale) : 1) * reciprocal(sum);
-      T* out = (T*)a.out + row * a.out_stride_row + head * a.out_stride_head;
       for (int i = 0; i < D / 16; i++) {
         const f32x4 x = state.out[i] * factor;
-        *(u32x2*)(out + 16 * i + 4 * high) = u32x2{pack<T>(x[0], x[1]), pack<T>(x[2], x[3])};
+        *(u32x2*)(out + 32 * i) = u32x2{pack<T>(x[0], x[1]), pack<T>(x[2], x[3])};
       }
       return;
     }
-    const i64 slot = (i64(split) * a.rows + row) * a.heads + head;
-    if (high == 0) *(f32x2*)(a.partial_stats + 2 * slot) = f32x2{state.maximum, sum};
+    if (high == 0) *(f32x2*)stats = f32x2{state.maximum, sum};
     if (range.begin < range.end)  // the reduction does not read a part whose sum is 0
-      for (int i = 0; i < D / 16; i++) *(f32x4*)(a.partial_out + slot * D + 16 * i + 4 * high) = state.out[i];
+      for (int i = 0; i < D / 16; i++) *(f32x4*)(out + 64 * i) = state.out[i];
   }
 };
 
@@ -338,9 +345,9 @@ template <typename T, int D> DEVICE void reduce_splits(const TreeAttentionArgs& 
   const u32 lane = lane_id(), pair = block_x() * WAVES + wave_id();
   const u32 row = pair / u32(a.heads), head = pair - row * u32(a.heads);
   if (i32(row) >= scalar_load(a.cu_rows + a.requests)) return;
-  const i64 step = i64(a.rows) * a.heads;
+  const u32 step = u32(a.rows) * u32(a.heads);
   f32x2 stats = {-infinity(), 0};
-  if (i32(lane) < a.splits) stats = *(const f32x2*)(a.partial_stats + 2 * (lane * step + pair));
+  if (i32(lane) < a.splits) stats = *(const f32x2*)(a.partial_stats + 2 * u64(lane * step + pair));
   const f32 top = wave_max(stats.x);
   const f32 weight = stats.y == 0 ? 0 : exp2(stats.x - (top == -infinity() ? 0 : top));
   const f32 factor = (a.v_scale ? scalar_load(a.v_scale) : 1) * reciprocal(wave_sum(weight * stats.y));
@@ -348,14 +355,14 @@ template <typename T, int D> DEVICE void reduce_splits(const TreeAttentionArgs& 
   f32 out[EACH] = {};
   for (i32 split = 0; split < a.splits; split++) {
     if (read_lane(stats.y, split) == 0) continue;  // nothing was written there
-    const f32 share = read_lane(weight, split);
-    const f32* part = a.partial_out + (split * step + pair) * D;
+    const f32 share = read_lane(weight * factor, split);
+    const f32* part = a.partial_out + u64(split * step + pair) * D;
     for (int i = 0; i < EACH; i++)
       if (D % WAVE == 0 || i * WAVE + lane < D) out[i] += share * part[i * WAVE + lane];
   }
   T* row_out = (T*)a.out + row * a.out_stride_row + head * a.out_stride_head;
   for (int i = 0; i < EACH; i++)
-    if (D % WAVE == 0 || i * WAVE + lane < D) row_out[i * WAVE + lane] = T(out[i] * factor);
+    if (D % WAVE == 0 || i * WAVE + lane < D) row_out[i * WAVE + lane] = T(out[i]);
 }
 
 }  // namespace

@@ -23,6 +23,16 @@ pub enum Error {
         /// What the kernels were compiled for.
         shipped: Vec<&'static str>,
     },
+    /// An argument is out of range.
+    #[error("{name} is {value}; expected {expected}")]
+    Argument {
+        /// Which.
+        name: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
+    },
     /// A kernel of that name is in no code object.
     #[error("kernel {0} is not shipped")]
     UnknownKernel(String),

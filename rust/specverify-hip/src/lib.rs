@@ -5,6 +5,7 @@ pub mod abi;
 mod error;
 pub mod kernels;
 mod runtime;
+pub mod tree_attention;
 
 pub use error::{Error, Result};
 pub use runtime::{Device, Function, Geometry, Stream};

@@ -226,6 +226,7 @@ lane_ops! {
     "v_cvt_f32_f16" F16 1 |a, b, c| h(a).to_bits();
     "v_cvt_f16_f32" F32 1 |a, b, c| to_f16(f(a));
     "v_cvt_pkrtz_f16_f32" F32 2 |a, b, c| to_f16_rtz(f(a)) | to_f16_rtz(f(b)) << 16;
+    "v_cvt_pk_f16_f32" F32 2 |a, b, c| to_f16(f(a)) | to_f16(f(b)) << 16;
     "v_cvt_pk_bf16_f32" F32 2 |a, b, c| to_bf16(f(a)) | to_bf16(f(b)) << 16;
     "v_pack_b32_f16" F16 2 |a, b, c| a & 0xFFFF | b << 16;
 
@@ -356,6 +357,9 @@ mod tests {
         ("v_cvt_pkrtz_f16_f32", [0x477F_EF00, ONE, 0], 0x3C00_7BFF),
         ("v_cvt_pkrtz_f16_f32", [0x4780_0000, 0xC780_0000, 0], 0xFBFF_7BFF),
         // Ties go to even.
+        ("v_cvt_pk_f16_f32", [0x477F_EF00, ONE, 0], 0x3C00_7BFF),
+        // Halfway between two numbers: to the even one.
+        ("v_cvt_pk_f16_f32", [0x3F80_1000, 0x3F80_3000, 0], 0x3C02_3C00),
         ("v_cvt_pk_bf16_f32", [0x3F80_8000, 0x3F81_8000, 0], 0x3F82_3F80),
         ("v_pack_b32_f16", [0x1234, 0x5678, 0], 0x5678_1234),
         ("v_add_f16", [0x3C00, 0x4000, 0], 0x4200),
