@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{ARCHITECTURES, Numbers, input, launch, program, read_i32};
-use gfxsim::Memory;
+use common::{ARCHITECTURES, Numbers, input, launch, program, read_i32, surviving_mutants};
+use gfxsim::{Fault, Memory, Program};
 use specverify_hip::abi::TreeWalkArgs;
 
 /// A draft tree, the target's token of each row, and stop tokens.
@@ -15,7 +15,7 @@ struct Request {
     stops: Vec<i32>,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Walked {
     path: Vec<i32>,
     emitted: Vec<i32>,
@@ -38,12 +38,22 @@ fn expected(request: &Request) -> Walked {
     Walked { path, emitted }
 }
 
+#[derive(Debug, PartialEq)]
 struct Outcome {
     walked: Vec<Walked>,
     status: Vec<i32>,
 }
 
 fn walk(arch: &str, requests: &[Request], max_path: usize, row_status: Option<&[i32]>) -> Outcome {
+    walk_with(program("tree_walk", arch), requests, max_path, row_status).unwrap()
+}
+
+fn walk_with(
+    program: &Program,
+    requests: &[Request],
+    max_path: usize,
+    row_status: Option<&[i32]>,
+) -> Result<Outcome, Fault> {
     let mut memory = Memory::new();
     let flat = |field: fn(&Request) -> &Vec<i32>| requests.iter().flat_map(|r| field(r).clone()).collect::<Vec<_>>();
     let offsets = |field: fn(&Request) -> &Vec<i32>| {
@@ -83,7 +93,7 @@ fn walk(arch: &str, requests: &[Request], max_path: usize, row_status: Option<&[
         requests: n as i32,
         max_path: max_path as i32,
     };
-    launch(program("tree_walk", arch), "tree_walk", [n as u32, 1, 1], 64, &arguments, &mut memory).unwrap();
+    launch(program, "tree_walk", [n as u32, 1, 1], 64, &arguments, &mut memory)?;
     let [path, emitted, accepted, counts, last, status] =
         [path, emitted, accepted, counts, last_token, status].map(|buffer| read_i32(&memory, buffer));
     let mut walked = Vec::new();
@@ -95,7 +105,7 @@ fn walk(arch: &str, requests: &[Request], max_path: usize, row_status: Option<&[
         assert_eq!(last[b], emitted.last().copied().unwrap_or(-1));
         walked.push(Walked { path: path.to_vec(), emitted: emitted.to_vec() });
     }
-    Outcome { walked, status }
+    Ok(Outcome { walked, status })
 }
 
 fn random(numbers: &mut Numbers, nodes: usize) -> Request {
@@ -161,5 +171,28 @@ fn a_path_longer_than_its_room_is_reported_not_written() {
         let outcome = walk(arch, std::slice::from_ref(&chain), 2, None);
         assert_eq!(outcome.status, [-1]);
         assert_eq!(outcome.walked[0], Walked { path: vec![0, 1], emitted: vec![1, 2, 3] });
+    }
+}
+
+/// Without any of its waits the kernel fails, but for one: when the last token is stored at the end it has been waited for already, when
+/// it was stored among the emitted ones.
+#[test]
+fn every_wait_but_one_is_needed() {
+    let mut numbers = Numbers(3);
+    let mut requests: Vec<_> = [0, 5, 70, 130].iter().map(|&size| random(&mut numbers, size)).collect();
+    // Accepted nodes make the kernel read the stop tokens; none of these is drafted.
+    requests.push(Request {
+        tokens: vec![1, 2],
+        parents: vec![-1, 0],
+        target: vec![1, 2, 0],
+        stops: (50..150).collect(),
+    });
+    let status = vec![0; requests.iter().map(|request| request.target.len()).sum()];
+    for arch in ARCHITECTURES {
+        let good = walk(arch, &requests, 130, Some(&status));
+        let survivors = surviving_mutants("tree_walk", arch, "tree_walk", |mutant| {
+            walk_with(mutant, &requests, 130, Some(&status)).is_ok_and(|outcome| outcome == good)
+        });
+        assert_eq!(survivors, ["s_waitcnt vmcnt(2)"], "{arch}");
     }
 }

@@ -219,9 +219,12 @@ pub(crate) fn local(name: &str, operands: &Operands) -> Result<Action> {
         return Ok(action);
     }
     only(name, operands, &["offset", "offset0", "offset1"])?;
+    if let Some(bits) = name.strip_prefix("ds_read_b64_tr_b") {
+        return transposed(name, operands, bits.parse()?);
+    }
     let rest = name.strip_prefix("ds_").unwrap_or(name);
     let (action, width) = rest.split_once('_').ok_or_else(|| unknown(name, operands))?;
-    let (width, scale) = width.strip_prefix("st64_").map_or((width, 1), |width| (width, 64));
+    let (action, scale) = action.strip_suffix("st64").map_or((action, 1), |action| (action, 64));
     let width = Width::parse(width).ok_or_else(|| unknown(name, operands))?;
     let number = |name: &str| operands.number(name).map(|value| value.unwrap_or(0) as u32);
     let offsets = if action.ends_with('2') {
@@ -279,6 +282,42 @@ pub(crate) fn local(name: &str, operands: &Operands) -> Result<Action> {
         }
         _ => Err(unknown(name, operands)),
     }
+}
+
+/// gfx950: 16 lanes read a matrix of 16 columns, 8 bytes each, row after row; each gets the elements of its column. What Triton's
+/// products expect of it (`tests/triton.rs`).
+fn transposed(name: &str, operands: &Operands, bits: usize) -> Result<Action> {
+    let [d, address] = operands.list.as_slice() else { return Err(unknown(name, operands)) };
+    let (first, address) = (vector(d)?, vector(address)?);
+    let offset = operands.number("offset")?.unwrap_or(0) as u32;
+    if bits != 8 && bits != 16 {
+        return Err(unknown(name, operands));
+    }
+    Ok(Box::new(move |wave, env| {
+        let mask = wave.exec();
+        let base = *wave.vector_for(address, u64::MAX, "an address")?;
+        let (mut rows, mut touched) = ([0_u64; 64], Vec::new());
+        for lane in 0..64 {
+            let (at, mut bytes) = (base[lane].wrapping_add(offset), [0; 8]);
+            env.lds.load(at as usize, &mut bytes, wave.number).map_err(|fault| fault.on_lane(lane))?;
+            rows[lane] = u64::from_le_bytes(bytes);
+            touched.push((at, 8));
+        }
+        count(env, &base, offset, mask, 8, false);
+        let each = 64 / bits;
+        let (mut low, mut high) = ([0; 64], [0; 64]);
+        for (lane, (low, high)) in low.iter_mut().zip(&mut high).enumerate() {
+            let (group, column) = (lane & !15, lane & 15);
+            let element = |row: usize| {
+                let from = group + row * (16 / each) + column / each;
+                rows[from] >> (column % each * bits) & ((1 << bits) - 1)
+            };
+            let whole = (0..each).fold(0, |whole, row| whole | element(row) << (row * bits));
+            (*low, *high) = (whole as u32, (whole >> 32) as u32);
+        }
+        let pending = Pending::Vector { first, values: vec![low, high], mask, keep: 0 };
+        wave.issue_local(pending, Some(LdsAccess { addresses: touched, write: false }))
+    }))
 }
 
 fn count(env: &mut Env<'_>, base: &Lanes, offset: u32, mask: u64, bytes: usize, write: bool) {

@@ -8,10 +8,23 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy)]
 struct Touch {
     wave: u32,
+    /// Another one, of the same epoch.
+    other: u32,
     epoch: u32,
 }
 
-const UNTOUCHED: Touch = Touch { wave: NONE, epoch: 0 };
+impl Touch {
+    const NOBODY: Self = Self { wave: NONE, other: NONE, epoch: 0 };
+
+    /// A wave other than this that touched the byte in an epoch or later.
+    fn by_another(&self, wave: usize, epoch: u32) -> Option<usize> {
+        let waves = [self.wave, self.other].into_iter();
+        waves
+            .filter(|&other| other != NONE)
+            .map(|other| other as usize)
+            .find(|&other| self.epoch >= epoch && other != wave)
+    }
+}
 
 /// Local data share. An epoch is the time between two barriers. An access that its wave has not waited for when it reaches a barrier
 /// counts as one of the next epoch, since the barrier does not order it.
@@ -35,8 +48,8 @@ impl Lds {
         Self {
             data: vec![0xFF; bytes],
             written: vec![false; bytes],
-            writer: vec![UNTOUCHED; bytes],
-            reader: vec![UNTOUCHED; bytes],
+            writer: vec![Touch::NOBODY; bytes],
+            reader: vec![Touch::NOBODY; bytes],
             epoch: 1,
             banks,
             accesses: 0,
@@ -52,13 +65,11 @@ impl Lds {
     }
 
     fn race(&self, touches: &[Touch], address: usize, wave: usize, did: &'static str) -> Result<()> {
-        let other = |touch: &Touch| touch.epoch >= self.epoch && touch.wave != NONE && touch.wave != wave as u32;
-        match touches.iter().position(other) {
+        let found = touches.iter().enumerate();
+        let found = found.filter_map(|(i, touch)| Some((i, touch.by_another(wave, self.epoch)?))).next();
+        match found {
             None => Ok(()),
-            Some(i) => {
-                let first = touches[i].wave as usize;
-                Err(Kind::LdsRace { address: address + i, first, did, second: wave }.into())
-            }
+            Some((i, first)) => Err(Kind::LdsRace { address: address + i, first, did, second: wave }.into()),
         }
     }
 
@@ -80,17 +91,17 @@ impl Lds {
         self.race(&self.writer[range.clone()], address, wave, "wrote")?;
         self.race(&self.reader[range.clone()], address, wave, "read")?;
         self.written[range.clone()].fill(true);
-        self.writer[range.clone()].fill(Touch { wave: wave as u32, epoch: self.epoch });
+        self.writer[range.clone()].fill(Touch { wave: wave as u32, other: NONE, epoch: self.epoch });
         self.data[range].copy_from_slice(bytes);
         Ok(())
     }
 
-    /// Two readers of one epoch cannot both be kept; either may be the one that a write races with, so the mark becomes everybody's.
+    /// Marks bytes as read. Of many readers two are kept: whoever writes next, one of them is another wave.
     fn touch_read(&mut self, range: std::ops::Range<usize>, wave: usize, epoch: u32) {
-        const EVERYBODY: u32 = u32::MAX - 1;
         for touch in &mut self.reader[range] {
-            let shared = touch.epoch >= epoch && touch.wave != NONE && touch.wave != wave as u32;
-            *touch = Touch { wave: if shared { EVERYBODY } else { wave as u32 }, epoch };
+            let other = if touch.epoch >= epoch && touch.wave != wave as u32 { touch.wave } else { touch.other };
+            let other = if touch.epoch >= epoch { other } else { NONE };
+            *touch = Touch { wave: wave as u32, other, epoch };
         }
     }
 
@@ -99,7 +110,7 @@ impl Lds {
         for &(address, bytes) in addresses {
             let range = address as usize..address as usize + usize::from(bytes);
             if write {
-                self.writer[range].fill(Touch { wave: wave as u32, epoch: self.epoch + 1 });
+                self.writer[range].fill(Touch { wave: wave as u32, other: NONE, epoch: self.epoch + 1 });
             } else {
                 self.touch_read(range, wave, self.epoch + 1);
             }

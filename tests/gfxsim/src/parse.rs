@@ -118,6 +118,7 @@ impl Text {
                 });
             }
         }
+        blocks.push(block);
         for block in &blocks {
             found.describe(block)?;
         }

@@ -477,7 +477,7 @@ fn div_fmas(form: &Form<'_>) -> Result<Action> {
 /// gfx950: halves (or odd and even rows) of two registers change places.
 fn swap(form: &Form<'_>) -> Result<Action> {
     let (a, b) = (vector(form.text(0)?)?, vector(form.text(1)?)?);
-    let width = if form.name.contains("32") { 32 } else { 16 };
+    let width = if form.name.contains("lane32") { 32 } else { 16 };
     Ok(Box::new(move |wave, _| {
         let (mut x, mut y) =
             (*wave.vector_for(a, u64::MAX, "another lane")?, *wave.vector_for(b, u64::MAX, "another lane")?);
@@ -659,7 +659,8 @@ fn packed(form: &Form<'_>) -> Result<Action> {
         let mut results = [[0_u32; 64]; 2];
         let mut written = u64::MAX;
         for (half, result) in results.iter_mut().enumerate() {
-            let (select, negate) = if half == 0 { (&low, &negate_low) } else { (&high, &negate_high) };
+            // v_pk_mov_b32 selects by op_sel alone: the first half of the first source, the second of the second.
+            let (select, negate) = if half == 0 || moves { (&low, &negate_low) } else { (&high, &negate_high) };
             let mut values = [[0; 64]; 3];
             for (i, source) in sources.iter().enumerate() {
                 written &= part(source, wave, select[i], pair, &mut values[i])?;
@@ -667,7 +668,6 @@ fn packed(form: &Form<'_>) -> Result<Action> {
                     values[i].iter_mut().for_each(|value| *value ^= sign);
                 }
             }
-            // v_pk_mov_b32: the low result is of the first source, the high one of the second.
             if moves && half == 1 {
                 values[0] = values[1];
             }

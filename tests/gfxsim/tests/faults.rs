@@ -1,0 +1,185 @@
+//! What the simulator must refuse, each fault beside the same kernel without it.
+
+mod common;
+
+use common::{run, text};
+use gfxsim::{Fault, Kind};
+
+const LDS: usize = 512;
+
+/// A load, what stands between it and its use, and a store of twice the value.
+fn load_and_use(between: &str) -> String {
+    let body = format!(
+        "v_lshlrev_b32_e32 v1, 2, v0\nglobal_load_dword v2, v1, s[4:5]\n{between}\nv_add_u32_e32 v3, v2, v2\n\
+         global_store_dword v1, v3, s[6:7]\ns_endpgm"
+    );
+    text("gfx942", 0, &body)
+}
+
+/// Each work-item writes its number to LDS and reads that of the other wave's.
+fn exchange(before: &str, barrier: &str) -> String {
+    let body = format!(
+        "v_lshlrev_b32_e32 v1, 2, v0\nds_write_b32 v1, v0\n{before}\n{barrier}\nv_xor_b32_e32 v2, 0x100, v1\nds_read_b32 v3, v2\n\
+         s_waitcnt lgkmcnt(0)\nglobal_store_dword v1, v3, s[6:7]\ns_endpgm"
+    );
+    text("gfx950", LDS, &body)
+}
+
+fn fault(text: &str, waves: u32) -> Fault {
+    run(text, waves, &[1; 256]).expect_err("a fault")
+}
+
+#[test]
+fn a_register_used_before_its_wait() {
+    let (_, out) = run(&load_and_use("s_waitcnt vmcnt(0)"), 1, &[21; 64]).unwrap();
+    assert_eq!(out, [42; 64]);
+    for missing in ["", "s_waitcnt vmcnt(1)", "s_waitcnt lgkmcnt(0)"] {
+        let fault = fault(&load_and_use(missing), 1);
+        assert_eq!(fault.kind, Kind::MissingWait { register: "v2".into() });
+        let line = load_and_use(missing).lines().position(|line| line.starts_with("v_add_u32")).unwrap() + 1;
+        assert_eq!(fault.line, line);
+    }
+}
+
+#[test]
+fn a_register_overwritten_while_a_load_into_it_is_under_way() {
+    let fault = fault(&load_and_use("v_mov_b32_e32 v2, 0"), 1);
+    assert_eq!(fault.kind, Kind::MissingWait { register: "v2".into() });
+}
+
+/// lgkmcnt(1) says nothing of a scalar load: these answer in any order.
+#[test]
+fn scalar_loads_answer_in_any_order() {
+    let body = |left: u32| {
+        text(
+            "gfx942",
+            0,
+            &format!(
+                "s_load_dword s8, s[4:5], 0x0\ns_load_dword s9, s[4:5], 0x4\ns_waitcnt lgkmcnt({left})\nv_mov_b32_e32 v1, s8\n\
+                 v_lshlrev_b32_e32 v2, 2, v0\nglobal_store_dword v2, v1, s[6:7]\ns_endpgm"
+            ),
+        )
+    };
+    assert_eq!(run(&body(0), 1, &[7, 8]).unwrap().1, [7; 64]);
+    assert_eq!(fault(&body(1), 1).kind, Kind::MissingWait { register: "s8".into() });
+}
+
+#[test]
+fn lds_shared_without_a_barrier_or_without_the_wait_before_it() {
+    let (_, out) = run(&exchange("s_waitcnt lgkmcnt(0)", "s_barrier"), 2, &[0]).unwrap();
+    assert_eq!(out, (0..128_u32).map(|item| item ^ 64).collect::<Vec<_>>());
+    for (before, barrier) in [("s_waitcnt lgkmcnt(0)", ""), ("", "s_barrier")] {
+        // Without a barrier the first wave reads what nobody has written yet.
+        let kind = fault(&exchange(before, barrier), 2).kind;
+        assert!(matches!(kind, Kind::LdsRace { .. } | Kind::LdsUninitialised(_)), "{kind}");
+    }
+}
+
+#[test]
+fn lds_overwritten_while_another_wave_may_still_read_it() {
+    let body = |barrier: &str| {
+        text(
+            "gfx942",
+            256,
+            &format!(
+                "v_and_b32_e32 v1, 63, v0\nv_lshlrev_b32_e32 v1, 2, v1\nv_cmp_gt_u32_e32 vcc, 64, v0\ns_and_saveexec_b64 s[8:9], vcc\n\
+                 ds_write_b32 v1, v0\ns_or_b64 exec, exec, s[8:9]\ns_waitcnt lgkmcnt(0)\ns_barrier\nds_read_b32 v3, v1\n\
+                 s_waitcnt lgkmcnt(0)\n{barrier}\nv_cmp_lt_u32_e32 vcc, 63, v0\ns_and_saveexec_b64 s[8:9], vcc\nds_write_b32 v1, v0\n\
+                 s_or_b64 exec, exec, s[8:9]\nv_lshlrev_b32_e32 v2, 2, v0\nglobal_store_dword v2, v3, s[6:7]\ns_endpgm"
+            ),
+        )
+    };
+    let (_, out) = run(&body("s_barrier"), 2, &[0]).unwrap();
+    assert_eq!(out, (0..128_u32).map(|item| item % 64).collect::<Vec<_>>());
+    assert!(matches!(fault(&body(""), 2).kind, Kind::LdsRace { did: "read", first: 0, second: 1, .. }));
+}
+
+#[test]
+fn memory_outside_buffers_unwritten_poisoned_or_read_only() {
+    let at = |offset: i32, base: &str| {
+        text(
+            "gfx942",
+            0,
+            &format!(
+                "v_lshlrev_b32_e32 v1, 2, v0\nglobal_load_dword v2, v1, {base} offset:{offset}\ns_waitcnt vmcnt(0)\n\
+                 global_store_dword v1, v2, s[6:7]\ns_endpgm"
+            ),
+        )
+    };
+    let before = fault(&at(-4, "s[4:5]"), 1);
+    assert!(matches!(before.kind, Kind::OutOfBounds { what: "load", bytes: 4, .. }));
+    assert_eq!(before.lane, Some(0));
+    let after = run(&at(4, "s[4:5]"), 1, &[1; 64]).unwrap_err();
+    assert!(matches!(after.kind, Kind::OutOfBounds { .. }));
+    assert_eq!(after.lane, Some(63));
+    let unwritten = fault(&at(0, "s[6:7]"), 1);
+    assert!(matches!(unwritten.kind, Kind::Uninitialised { why: "never written", offset: 0, .. }));
+    let to_input = text("gfx942", 0, "v_lshlrev_b32_e32 v1, 2, v0\nglobal_store_dword v1, v0, s[4:5]\ns_endpgm");
+    assert_eq!(fault(&to_input, 1).kind, Kind::ReadOnly("inputs".into()));
+
+    let program = gfxsim::Program::parse(&at(0, "s[4:5]")).unwrap();
+    let mut memory = gfxsim::Memory::new();
+    let (input, output) = (memory.add("inputs", &[0; 256]), memory.reserve("outputs", 256));
+    memory.poison(input, 40..44);
+    let poisoned = program.launch(&common::launch(&common::kernarg(input, output), 1), &mut memory).unwrap_err();
+    assert!(matches!(poisoned.kind, Kind::Uninitialised { why: "poisoned", offset: 40, .. }));
+    assert_eq!(poisoned.lane, Some(10));
+}
+
+#[test]
+fn lds_outside_the_allocation() {
+    let body = "v_lshlrev_b32_e32 v1, 3, v0\nds_write_b64 v1, v[0:1]\ns_endpgm";
+    assert!(run(&text("gfx942", 512, body), 1, &[0]).is_ok());
+    let kind = fault(&text("gfx942", 508, body), 1).kind;
+    assert_eq!(kind, Kind::LdsOutOfBounds { address: 504, bytes: 8, size: 508 });
+}
+
+#[test]
+fn unwritten_registers_where_they_leave_the_registers() {
+    // Copying one is no fault: compilers do where the value is never used.
+    let stored = text(
+        "gfx942",
+        0,
+        "v_lshlrev_b32_e32 v1, 2, v0\nv_mov_b32_e32 v2, v9\nglobal_store_dword v1, v2, s[6:7]\ns_endpgm",
+    );
+    assert_eq!(fault(&stored, 1).kind, Kind::UnwrittenRegister { register: "v2".into(), by: "a store" });
+    let compared = text("gfx942", 0, "v_cmp_eq_u32_e32 vcc, v9, v0\ns_endpgm");
+    assert!(matches!(fault(&compared, 1).kind, Kind::UnwrittenRegister { by: "a comparison", .. }));
+    let scalar = text("gfx942", 0, "s_add_u32 s9, s20, 1\ns_endpgm");
+    assert!(matches!(fault(&scalar, 1).kind, Kind::UnwrittenRegister { .. }));
+    let some_lanes = text(
+        "gfx942",
+        0,
+        "v_cmp_gt_u32_e32 vcc, 32, v0\ns_and_saveexec_b64 s[8:9], vcc\nv_mov_b32_e32 v2, 1\ns_or_b64 exec, exec, s[8:9]\n\
+         v_lshlrev_b32_e32 v1, 2, v0\nglobal_store_dword v1, v2, s[6:7]\ns_endpgm",
+    );
+    assert_eq!(fault(&some_lanes, 1).lane, Some(32));
+}
+
+#[test]
+fn waves_that_wait_for_ended_ones() {
+    let body = "v_readfirstlane_b32 s8, v0\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .LEND\ns_barrier\n.LEND:\ns_endpgm";
+    assert_eq!(fault(&text("gfx942", 0, body), 2).kind, Kind::Barrier);
+}
+
+#[test]
+fn unknown_instructions_are_a_fault_when_they_are_reached() {
+    let reached = text("gfx942", 0, "v_frobnicate_b32 v1, v2\ns_endpgm");
+    assert!(matches!(fault(&reached, 1).kind, Kind::Unknown(name) if name.contains("v_frobnicate_b32")));
+    assert!(run(&text("gfx942", 0, "s_endpgm\nv_frobnicate_b32 v1, v2"), 1, &[0]).is_ok());
+    let modified = text("gfx942", 0, "v_add_f32_e64 v1, v0, v0 clamp\ns_endpgm");
+    assert!(matches!(fault(&modified, 1).kind, Kind::Unknown(_)));
+}
+
+#[test]
+fn endless_loops_end() {
+    assert!(matches!(fault(&text("gfx942", 0, ".LBB0_1:\ns_branch .LBB0_1"), 1).kind, Kind::Endless(_)));
+}
+
+#[test]
+fn other_architectures_and_wrong_arguments_are_refused() {
+    assert!(run(&text("gfx90a", 0, "s_endpgm"), 1, &[0]).unwrap_err().to_string().contains("gfx90a"));
+    let program = gfxsim::Program::parse(&text("gfx942", 0, "s_endpgm")).unwrap();
+    let fault = program.launch(&common::launch(&[0; 8], 1), &mut gfxsim::Memory::new()).unwrap_err();
+    assert!(fault.to_string().contains("kernarg of k has 8 bytes"), "{fault}");
+}
