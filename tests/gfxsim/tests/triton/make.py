@@ -12,7 +12,7 @@ from triton.compiler import ASTSource
 
 
 @triton.jit
-def product(a, b, c, m: tl.constexpr, n: tl.constexpr, k: tl.constexpr):  # noqa: ANN001, ANN201
+def product(a, b, c, m: tl.constexpr, n: tl.constexpr, k: tl.constexpr):
     """C[m, n] = A[m, k] B[k, n], all row-major."""
     rows, columns, inner = tl.arange(0, m), tl.arange(0, n), tl.arange(0, k)
     x = tl.load(a + rows[:, None] * k + inner[None, :])
