@@ -127,7 +127,7 @@ impl Draft {
 /// >>> drafter.start("request", [1, 2, 7, 9, 1, 2, 8, 9, 1, 2, 7, 4])
 /// >>> drafter.extend("request", [1, 2])
 /// >>> drafter.draft("request", max_tokens=4).tokens
-/// [7, 4]
+/// [7, 4, 1, 2]
 /// >>> drafter.draft_tree("request", max_nodes=4).tree
 /// DraftTree([7, 8, 4, 9], [-1, -1, 0, 0], draws='deterministic')
 /// >>> drafter.stop("request")
