@@ -73,13 +73,9 @@ template <typename T> DEVICE T scalar_load(const T* p) { return *(const __attrib
 
 // ---- mathematics, one instruction each (1 ulp)
 DEVICE f32 exp2(f32 x) { return __builtin_amdgcn_exp2f(x); }
-DEVICE f32 log2(f32 x) { return __builtin_amdgcn_logf(x); }
 DEVICE f32 reciprocal(f32 x) { return __builtin_amdgcn_rcpf(x); }
 DEVICE f32 max(f32 a, f32 b) { return __builtin_fmaxf(a, b); }
-DEVICE f32 min(f32 a, f32 b) { return __builtin_fminf(a, b); }
 DEVICE i32 max(i32 a, i32 b) { return a > b ? a : b; }
-DEVICE i32 min(i32 a, i32 b) { return a < b ? a : b; }
-DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 DEVICE u32 min(u32 a, u32 b) { return a < b ? a : b; }
 DEVICE i32 ceil_div(i32 a, i32 b) { return (a + b - 1) / b; }
 
@@ -92,10 +88,6 @@ template <typename T> DEVICE T shuffle_xor(T x, u32 mask) { return shuffle(x, la
 template <typename T> DEVICE T read_lane(T x, u32 lane) {
   static_assert(sizeof(T) == 4, "one register");
   return bit_cast<T>(__builtin_amdgcn_readlane(bit_cast<i32>(x), i32(lane)));
-}
-template <typename T> DEVICE T first_lane(T x) {
-  static_assert(sizeof(T) == 4, "one register");
-  return bit_cast<T>(__builtin_amdgcn_readfirstlane(bit_cast<i32>(x)));
 }
 DEVICE u64 ballot(bool x) { return __builtin_amdgcn_ballot_w64(x); }
 

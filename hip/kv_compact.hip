@@ -67,9 +67,9 @@ DEVICE void move_slots(const KvMoveArgs& a) {
 
 typedef u32 Bytes16 __attribute__((ext_vector_type(4)));
 
-extern "C" __global__ WORKGROUP(256) void kv_compact_16(const KvCompactArgs a) { compact<Bytes16>(a); }
-extern "C" __global__ WORKGROUP(256) void kv_compact_4(const KvCompactArgs a) { compact<u32>(a); }
-extern "C" __global__ WORKGROUP(256) void kv_compact_1(const KvCompactArgs a) { compact<unsigned char>(a); }
-extern "C" __global__ WORKGROUP(256) void kv_move_16(const KvMoveArgs a) { move_slots<Bytes16>(a); }
-extern "C" __global__ WORKGROUP(256) void kv_move_4(const KvMoveArgs a) { move_slots<u32>(a); }
-extern "C" __global__ WORKGROUP(256) void kv_move_1(const KvMoveArgs a) { move_slots<unsigned char>(a); }
+extern "C" __global__ WORKGROUP(THREADS) void kv_compact_16(const KvCompactArgs a) { compact<Bytes16>(a); }
+extern "C" __global__ WORKGROUP(THREADS) void kv_compact_4(const KvCompactArgs a) { compact<u32>(a); }
+extern "C" __global__ WORKGROUP(THREADS) void kv_compact_1(const KvCompactArgs a) { compact<unsigned char>(a); }
+extern "C" __global__ WORKGROUP(THREADS) void kv_move_16(const KvMoveArgs a) { move_slots<Bytes16>(a); }
+extern "C" __global__ WORKGROUP(THREADS) void kv_move_4(const KvMoveArgs a) { move_slots<u32>(a); }
+extern "C" __global__ WORKGROUP(THREADS) void kv_move_1(const KvMoveArgs a) { move_slots<unsigned char>(a); }

@@ -25,14 +25,20 @@ fn main() -> Result<(), Failure> {
         _ => {
             let compiler = Compiler::find(&out)?;
             let names = kernel_sources(&sources)?;
+            // The text is for tests alone.
+            let outputs: &[(&str, &[&str])] = match env::var_os("CARGO_FEATURE_ASSEMBLY") {
+                Some(_) => &[("hsaco", &[]), ("s", &["-S"])],
+                None => &[("hsaco", &[])],
+            };
             thread::scope(|scope| -> Result<(), Failure> {
                 let mut running = Vec::new();
                 for name in &names {
                     for arch in ARCHITECTURES {
-                        let (compiler, source, out) = (&compiler, sources.join(format!("{name}.hip")), &out);
-                        running.push(
-                            scope.spawn(move || compiler.compile(&source, arch, &out.join(format!("{name}.{arch}")))),
-                        );
+                        for &(extension, flags) in outputs {
+                            let (compiler, source) = (&compiler, sources.join(format!("{name}.hip")));
+                            let to = out.join(format!("{name}.{arch}.{extension}"));
+                            running.push(scope.spawn(move || compiler.compile(&source, arch, flags, &to)));
+                        }
                     }
                 }
                 running.into_iter().try_for_each(|handle| handle.join().map_err(|_| "a compilation panicked")?)

@@ -71,23 +71,20 @@ impl Compiler {
         })
     }
 
-    /// Writes the code object and the assembly text of a source.
-    pub fn compile(&self, source: &Path, arch: &str, to: &Path) -> Result<(), Failure> {
-        for (extension, flags) in [("hsaco", &[][..]), ("s", &["-S"][..])] {
-            let mut command = self.command()?;
-            command.args(FLAGS).args(flags).arg(format!("--offload-arch={arch}"));
-            if let Self::Ziglang(..) = self {
-                command.args(FREESTANDING);
-            }
-            // Named from the folder, so that no absolute path is seen.
-            command.current_dir(source.parent().unwrap_or(Path::new("."))).arg(source.file_name().unwrap_or_default());
-            let output = command.arg("-o").arg(format!("{}.{extension}", to.display())).output()?;
-            if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                return Err(format!("{} for {arch}:\n{said}", source.display()).into());
-            }
+    /// Compiles a source to `to`: with `-S` among the flags its assembly text, else its code object.
+    pub fn compile(&self, source: &Path, arch: &str, flags: &[&str], to: &Path) -> Result<(), Failure> {
+        let mut command = self.command()?;
+        command.args(FLAGS).args(flags).arg(format!("--offload-arch={arch}"));
+        if let Self::Ziglang(..) = self {
+            command.args(FREESTANDING);
         }
-        Ok(())
+        // Named from the folder, so that no absolute path is seen.
+        command.current_dir(source.parent().unwrap_or(Path::new("."))).arg(source.file_name().unwrap_or_default());
+        let output = command.arg("-o").arg(to).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("{} for {arch}:\n{}", source.display(), String::from_utf8_lossy(&output.stderr)).into())
     }
 }
 

@@ -8,7 +8,7 @@ use libloading::Library;
 
 use crate::abi::Arguments;
 use crate::error::{Error, Result};
-use crate::kernels::{CODE_OBJECTS, architectures};
+use crate::kernels::{architectures, code_object};
 
 /// Answers of hipInit and its kin that mean "no GPU": hipErrorNoDevice, hipErrorInvalidDevice.
 const NO_DEVICE: [c_int; 2] = [100, 101];
@@ -222,8 +222,7 @@ impl Device {
             return Ok(*function);
         }
         let unknown = || Error::UnknownKernel(format!("{source}/{kernel}"));
-        let object = CODE_OBJECTS.iter().find(|object| object.source == source && object.arch == self.arch);
-        let object = object.ok_or_else(unknown)?;
+        let object = code_object(source, self.arch).ok_or_else(unknown)?;
         let name = CString::new(kernel).map_err(|_| unknown())?;
         let module = match loaded.modules.get(object.source) {
             Some(module) => module.0,

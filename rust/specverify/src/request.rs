@@ -73,10 +73,11 @@ impl Request<'_> {
             tree: self.tree,
         };
         let mut target = TargetRows::new(self.logits, context)?;
-        let drafted = if rule.reads_draft_probs() { self.drafted()? } else { None };
-        if let Some(q) = self.draft_probs.filter(|_| drafted.is_some()) {
+        let q = if rule.reads_draft_probs() { self.fitting_draft_probs()? } else { None };
+        if let Some(q) = q {
             target = target.beside(q);
         }
+        let drafted = q.map(DraftRows::new).transpose()?;
         let mut chooser = CoinChooser::new(Coins::new(self.seed), self.position);
         let decision = decide(rule, self.tree, &mut target, drafted.as_ref(), &mut chooser)?;
 
@@ -100,7 +101,7 @@ impl Request<'_> {
     }
 
     /// q, if its shape fits the tree.
-    fn drafted(&self) -> Result<Option<DraftRows<'_>>> {
+    fn fitting_draft_probs(&self) -> Result<Option<Matrix<'_>>> {
         let Some(q) = self.draft_probs else { return Ok(None) };
         let (rows, vocab) = (self.tree.rows(), self.logits.vocab());
         let fits = q.rows() == rows || self.tree.is_chain() && q.rows() + 1 == rows;
@@ -108,7 +109,7 @@ impl Request<'_> {
             let expected = format!("[{rows}, {vocab}] (or one row less for a chain)");
             return Err(Error::shape("draft_probs", format!("[{}, {}]", q.rows(), q.vocab()), expected));
         }
-        DraftRows::new(q).map(Some)
+        Ok(Some(q))
     }
 }
 

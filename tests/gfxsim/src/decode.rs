@@ -40,6 +40,21 @@ pub enum Class {
     Other,
 }
 
+impl Class {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::Vector,
+        Self::Matrix,
+        Self::Scalar,
+        Self::ScalarLoad,
+        Self::Global,
+        Self::Local,
+        Self::Wait,
+        Self::Barrier,
+        Self::Other,
+    ];
+}
+
 /// What happens when an instruction is reached.
 pub(crate) enum Step {
     Run(Action),

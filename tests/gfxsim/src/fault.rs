@@ -119,6 +119,12 @@ impl From<Kind> for Fault {
     }
 }
 
+impl From<std::num::ParseIntError> for Fault {
+    fn from(error: std::num::ParseIntError) -> Self {
+        Self::malformed(format!("not a number: {error}"))
+    }
+}
+
 fn place(line: usize, wave: Option<usize>, lane: Option<usize>) -> String {
     let mut text = String::new();
     if line > 0 {

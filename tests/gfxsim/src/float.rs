@@ -17,6 +17,18 @@ pub(crate) fn fma(a: f32, b: f32, c: f32) -> f32 {
     f64::from_bits(if inexact { bits.wrapping_add(step) } else { bits }) as f32
 }
 
+/// The value of an f16 in the low bits of a register.
+#[inline(always)]
+pub(crate) fn f16(bits: u32) -> f32 {
+    half::f16::from_bits(bits as u16).to_f32()
+}
+
+/// To f16, ties to even.
+#[inline(always)]
+pub(crate) fn to_f16(value: f32) -> u32 {
+    u32::from(half::f16::from_f32(value).to_bits())
+}
+
 /// To bfloat16, ties to even; NaN stays NaN.
 #[inline(always)]
 pub(crate) fn to_bf16(value: f32) -> u32 {

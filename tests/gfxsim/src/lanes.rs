@@ -1,6 +1,6 @@
 //! Vector instructions that compute each lane's 32-bit result from up to three 32-bit sources: a table, one line an opcode.
 
-use crate::float::{fma, to_bf16};
+use crate::float::{f16, fma, to_bf16, to_f16};
 use crate::operand::Type;
 use crate::wave::Lanes;
 
@@ -49,14 +49,6 @@ fn f(bits: u32) -> f32 {
 
 fn i(bits: u32) -> i32 {
     bits as i32
-}
-
-fn h(bits: u32) -> f32 {
-    half::f16::from_bits(bits as u16).to_f32()
-}
-
-fn to_f16(value: f32) -> u32 {
-    u32::from(half::f16::from_f32(value).to_bits())
 }
 
 /// To f16 towards zero.
@@ -213,6 +205,8 @@ lane_ops! {
     "v_ceil_f32" F32 1 |a, b, c| f(a).ceil().to_bits();
     "v_trunc_f32" F32 1 |a, b, c| f(a).trunc().to_bits();
     "v_ldexp_f32" F32 2 |a, b, c| ((f64::from(f(a)) * f64::from(i(b).clamp(-400, 400)).exp2()) as f32).to_bits();
+    // Without the scaling that v_div_scale_f32 never asks for here, a fused multiply-add.
+    "v_div_fmas_f32" F32 3 |a, b, c| fma(f(a), f(b), f(c)).to_bits();
     "v_div_fixup_f32" F32 3 |a, b, c| div_fixup(f(a), f(b), f(c)).to_bits();
 
     "v_cvt_f32_i32" Int 1 |a, b, c| (i(a) as f32).to_bits();
@@ -223,18 +217,18 @@ lane_ops! {
     "v_cvt_f32_ubyte1" Int 1 |a, b, c| ((a >> 8 & 0xFF) as f32).to_bits();
     "v_cvt_f32_ubyte2" Int 1 |a, b, c| ((a >> 16 & 0xFF) as f32).to_bits();
     "v_cvt_f32_ubyte3" Int 1 |a, b, c| ((a >> 24) as f32).to_bits();
-    "v_cvt_f32_f16" F16 1 |a, b, c| h(a).to_bits();
+    "v_cvt_f32_f16" F16 1 |a, b, c| f16(a).to_bits();
     "v_cvt_f16_f32" F32 1 |a, b, c| to_f16(f(a));
     "v_cvt_pkrtz_f16_f32" F32 2 |a, b, c| to_f16_rtz(f(a)) | to_f16_rtz(f(b)) << 16;
     "v_cvt_pk_f16_f32" F32 2 |a, b, c| to_f16(f(a)) | to_f16(f(b)) << 16;
     "v_cvt_pk_bf16_f32" F32 2 |a, b, c| to_bf16(f(a)) | to_bf16(f(b)) << 16;
     "v_pack_b32_f16" F16 2 |a, b, c| a & 0xFFFF | b << 16;
 
-    "v_add_f16" F16 2 |a, b, c| to_f16(h(a) + h(b));
-    "v_sub_f16" F16 2 |a, b, c| to_f16(h(a) - h(b));
-    "v_mul_f16" F16 2 |a, b, c| to_f16(h(a) * h(b));
-    "v_max_f16" F16 2 |a, b, c| to_f16(h(a).max(h(b)));
-    "v_min_f16" F16 2 |a, b, c| to_f16(h(a).min(h(b)));
+    "v_add_f16" F16 2 |a, b, c| to_f16(f16(a) + f16(b));
+    "v_sub_f16" F16 2 |a, b, c| to_f16(f16(a) - f16(b));
+    "v_mul_f16" F16 2 |a, b, c| to_f16(f16(a) * f16(b));
+    "v_max_f16" F16 2 |a, b, c| to_f16(f16(a).max(f16(b)));
+    "v_min_f16" F16 2 |a, b, c| to_f16(f16(a).min(f16(b)));
 }
 
 #[cfg(test)]
@@ -340,6 +334,7 @@ mod tests {
         ("v_ceil_f32", [0x4020_0000, 0, 0], THREE),
         ("v_trunc_f32", [0x4020_0000 | MINUS, 0, 0], TWO | MINUS),
         ("v_ldexp_f32", [THREE, ALL, 0], 0x3FC0_0000),
+        ("v_div_fmas_f32", [TWO, HALF, TWO], THREE),
         ("v_div_fixup_f32", [HALF, TWO, ONE], HALF),
         ("v_div_fixup_f32", [NAN, 0, ONE], INFINITY),
         ("v_cvt_f32_i32", [ALL, 0, 0], ONE | MINUS),

@@ -116,7 +116,6 @@ impl Program {
     /// The first fault that any wave meets.
     pub fn launch(&self, launch: &Launch<'_>, memory: &mut Memory) -> Result<Report> {
         let kernel = self.kernel(launch.kernel)?;
-        let directive = |name: &str| kernel.directives.get(name).copied().unwrap_or(0);
         if launch.kernarg.len()
             != kernel.metadata.arguments.last().map_or(0, |&(offset, size)| (offset + size) as usize)
         {
@@ -129,23 +128,24 @@ impl Program {
         }
         for name in ["user_sgpr_dispatch_ptr", "user_sgpr_queue_ptr", "user_sgpr_dispatch_id", "enable_private_segment"]
         {
-            if directive(name) != 0 {
+            if kernel.directive(name) != 0 {
                 return Err(Fault::malformed(format!(
                     "{} needs {name}, which the simulator does not give",
                     launch.kernel
                 )));
             }
         }
-        if directive("float_denorm_mode_32") != 3 {
+        if kernel.directive("float_denorm_mode_32") != 3 {
             return Err(Fault::malformed(format!("{} flushes denormals, which the simulator does not", launch.kernel)));
         }
-        let kernarg = memory.add_read_only("kernarg", &hidden_arguments(launch, kernel.metadata.kernarg as usize));
+        let arguments = with_hidden_arguments(launch, kernel.metadata.kernarg as usize);
+        let kernarg = memory.add_read_only("kernarg", &arguments).address();
         let lds_bytes = kernel.metadata.lds as usize + launch.dynamic_lds;
         let mut run = Run { program: self, report: Report::default(), lds_bytes };
         for z in 0..launch.grid[2] {
             for y in 0..launch.grid[1] {
                 for x in 0..launch.grid[0] {
-                    let mut waves = waves(launch, kernel, kernarg.address(), [x, y, z])?;
+                    let mut waves = waves(launch, kernel, kernarg, &arguments, [x, y, z])?;
                     run.workgroup(&mut waves, memory)?;
                 }
             }
@@ -155,7 +155,7 @@ impl Program {
 }
 
 /// The arguments with the hidden ones of code object version 5 that describe the launch.
-fn hidden_arguments(launch: &Launch<'_>, size: usize) -> Vec<u8> {
+fn with_hidden_arguments(launch: &Launch<'_>, size: usize) -> Vec<u8> {
     let mut bytes = launch.kernarg.to_vec();
     bytes.resize(launch.kernarg.len().next_multiple_of(8), 0);
     launch.grid.iter().for_each(|count| bytes.extend(count.to_le_bytes()));
@@ -165,8 +165,8 @@ fn hidden_arguments(launch: &Launch<'_>, size: usize) -> Vec<u8> {
 }
 
 /// The waves of a workgroup as the dispatcher sets them up.
-fn waves(launch: &Launch<'_>, kernel: &Kernel, kernarg: u64, group: [u32; 3]) -> Result<Vec<Wave>> {
-    let directive = |name: &str| kernel.directives.get(name).copied().unwrap_or(0);
+fn waves(launch: &Launch<'_>, kernel: &Kernel, kernarg: u64, arguments: &[u8], group: [u32; 3]) -> Result<Vec<Wave>> {
+    let directive = |name: &str| kernel.directive(name);
     let items = launch.block.iter().product::<u32>() as usize;
     let mut waves = Vec::new();
     for number in 0..items.div_ceil(64) {
@@ -178,8 +178,7 @@ fn waves(launch: &Launch<'_>, kernel: &Kernel, kernarg: u64, group: [u32; 3]) ->
         }
         let preloaded = directive("user_sgpr_kernarg_preload_length") as usize;
         let from = directive("user_sgpr_kernarg_preload_offset") as usize;
-        let padded = hidden_arguments(launch, kernel.metadata.kernarg as usize);
-        for word in padded.as_chunks::<4>().0.iter().skip(from).take(preloaded) {
+        for word in arguments.as_chunks::<4>().0.iter().skip(from).take(preloaded) {
             wave.set_scalar(next, u32::from_le_bytes(*word))?;
             next += 1;
         }
@@ -238,7 +237,7 @@ impl Run<'_> {
 
     /// Runs a wave until it waits at a barrier (true) or ends (false).
     fn run_to_barrier(&mut self, wave: &mut Wave, lds: &mut Lds, memory: &mut Memory) -> Result<bool> {
-        let mut classes = [0_u64; 16];
+        let mut classes = [0_u64; Class::ALL.len()];
         let mut env = Env { memory, lds, flops: &mut self.report.matrix_flops };
         let outcome = loop {
             let Some(decoded) = self.program.code.get(wave.pc) else {
@@ -267,18 +266,7 @@ impl Run<'_> {
                 }
             }
         };
-        let all = [
-            Class::Vector,
-            Class::Matrix,
-            Class::Scalar,
-            Class::ScalarLoad,
-            Class::Global,
-            Class::Local,
-            Class::Wait,
-            Class::Barrier,
-            Class::Other,
-        ];
-        for class in all {
+        for class in Class::ALL {
             let count = classes[class as usize];
             self.report.instructions += count;
             *self.report.by_class.entry(class).or_default() += count;

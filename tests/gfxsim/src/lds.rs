@@ -122,7 +122,7 @@ impl Lds {
     ///
     /// Phases as AMD's Composable Kernel documents them ("Understanding AMD GPU LDS and bank conflicts"): a 128-bit write serves eight
     /// consecutive lanes at a time, a 128-bit read lanes 0-3 with 20-23, 4-7 with 16-19, and so on; narrower accesses serve 16
-    /// (64 bits) and 32 (32 bits) consecutive lanes. Twice as many with 64 banks.
+    /// (64 bits) and 32 (32 bits) consecutive lanes. That 64 banks serve twice as many is assumed.
     pub fn count(&mut self, addresses: &[Option<u32>; 64], bytes: usize, write: bool) {
         self.accesses += 1;
         let wide = bytes >= 12;

@@ -1,6 +1,6 @@
 //! Global memory: named buffers with guard gaps around them, which bytes were written, and which 128-byte lines were touched.
 
-use crate::fault::{Fault, Kind, Result};
+use crate::fault::{Kind, Result};
 
 const LINE: usize = 128;
 /// Between two buffers, so that an index that runs away meets nothing.
@@ -192,11 +192,5 @@ impl Memory {
             region.written_lines[line] = true;
         }
         Ok(())
-    }
-}
-
-impl From<std::num::ParseIntError> for Fault {
-    fn from(error: std::num::ParseIntError) -> Self {
-        Self::malformed(format!("not a number: {error}"))
     }
 }

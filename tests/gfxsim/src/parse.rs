@@ -47,8 +47,15 @@ pub(crate) struct Kernel {
     pub entry: usize,
     /// Index after the last instruction.
     pub end: usize,
-    pub directives: HashMap<String, i64>,
+    directives: HashMap<String, i64>,
     pub metadata: Metadata,
+}
+
+impl Kernel {
+    /// A number of the kernel descriptor, 0 where it is not given.
+    pub fn directive(&self, name: &str) -> i64 {
+        self.directives.get(name).copied().unwrap_or(0)
+    }
 }
 
 /// A whole text.

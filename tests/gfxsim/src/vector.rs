@@ -1,17 +1,17 @@
-//! Vector instructions: the table of [`crate::lanes`] with its variants (DPP, SDWA), comparisons, carries, 64-bit and packed arithmetic,
-//! and moves between lanes and scalars.
+//! Vector instructions: the table of [`crate::lanes`] with its variants (DPP, SDWA), carries, and moves between lanes and scalars.
+//! Comparisons, 64-bit and packed arithmetic and conversions from float8 have files of their own.
+
+mod compare;
+mod float8;
+mod packed;
+mod wide;
 
 use crate::decode::Action;
 use crate::fault::{Fault, Kind, Result};
-use crate::float::{Float8, fma};
 use crate::lanes::{LaneOp, lane_op};
-use crate::operand::{Place, Source, Type, scalar, vector};
+use crate::operand::{Source, Type, scalar, vector};
 use crate::parse::Operands;
-use crate::scalar::ordering;
-use crate::wave::{EXEC, Lanes, VCC, Wave};
-
-/// Modifiers that the assembler prints where they change nothing.
-const HARMLESS: &[&str] = &["bound_ctrl", "row_mask", "bank_mask", "op_sel", "op_sel_hi", "neg_lo", "neg_hi", "bitop3"];
+use crate::wave::{Lanes, VCC, Wave};
 
 struct Form<'a> {
     name: &'a str,
@@ -53,16 +53,19 @@ pub(crate) fn decode(full: &str, operands: &Operands, fp8_is_fnuz: bool) -> Resu
         };
     }
     if name.starts_with("v_cmp") {
-        return compare(&form);
+        return compare::decode(&form);
     }
     if name.starts_with("v_pk_") {
-        return packed(&form);
+        return packed::decode(&form);
     }
     if name.contains("fp8") || name.contains("bf8") {
-        return float8(&form, variant, fp8_is_fnuz);
+        return float8::decode(&form, variant, fp8_is_fnuz);
     }
-    if let Some(action) = wide(&form)? {
+    if let Some(action) = wide::decode(&form)? {
         return Ok(action);
+    }
+    if name == "v_bitop3_b32" {
+        return bitop3(&form);
     }
     form.only(&[])?;
     match name {
@@ -73,17 +76,8 @@ pub(crate) fn decode(full: &str, operands: &Operands, fp8_is_fnuz: bool) -> Resu
         "v_readfirstlane_b32" | "v_readlane_b32" | "v_writelane_b32" => one_lane(&form),
         "v_mbcnt_lo_u32_b32" | "v_mbcnt_hi_u32_b32" => lane_count(&form),
         "v_div_scale_f32" => div_scale(&form),
-        "v_div_fmas_f32" => div_fmas(&form),
-        "v_permlane32_swap_b32" | "v_permlane16_swap_b32" => swap(&form),
-        "v_swap_b32" => {
-            let (a, b) = (vector(form.text(0)?)?, vector(form.text(1)?)?);
-            Ok(Box::new(move |wave, _| {
-                let ((x, x_written), (y, y_written)) = (wave.vector(a)?, wave.vector(b)?);
-                let (x, y, mask) = (*x, *y, wave.exec());
-                wave.set_vector(a, &y, mask, y_written)?;
-                wave.set_vector(b, &x, mask, x_written)
-            }))
-        }
+        "v_permlane32_swap_b32" | "v_permlane16_swap_b32" => swap_rows(&form),
+        "v_swap_b32" => swap(&form),
         _ => Err(form.unknown()),
     }
 }
@@ -101,10 +95,17 @@ fn table_sources(form: &Form<'_>, op: LaneOp) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-fn plain(form: &Form<'_>, op: LaneOp) -> Result<Action> {
-    if form.operands.has("clamp") || form.operands.has("mul") || form.operands.has("div") {
-        return Err(form.unknown());
+/// The 32-bit values of up to three sources, and the lanes of which all were written.
+fn gather(sources: &[Source], wave: &Wave) -> Result<([Lanes; 3], u64)> {
+    let mut values = [[0; 64]; 3];
+    let mut written = u64::MAX;
+    for (source, values) in sources.iter().zip(&mut values) {
+        written &= source.lanes(wave, values)?;
     }
+    Ok((values, written))
+}
+
+fn plain(form: &Form<'_>, op: LaneOp) -> Result<Action> {
     let halves = form.operands.numbers("op_sel")?.unwrap_or_default();
     form.only(&["op_sel"])?;
     let (d, sources) = (vector(form.text(0)?)?, table_sources(form, op)?);
@@ -113,13 +114,9 @@ fn plain(form: &Form<'_>, op: LaneOp) -> Result<Action> {
         return Err(form.unknown());
     }
     Ok(Box::new(move |wave, _| {
-        let mut values = [[0; 64]; 3];
-        let mut written = u64::MAX;
-        for (i, source) in sources.iter().enumerate() {
-            written &= source.lanes(wave, &mut values[i])?;
-            if upper[i] {
-                values[i].iter_mut().for_each(|value| *value >>= 16);
-            }
+        let (mut values, written) = gather(&sources, wave)?;
+        for (values, _) in values.iter_mut().zip(&upper).filter(|&(_, &upper)| upper) {
+            values.iter_mut().for_each(|value| *value >>= 16);
         }
         let mut out = [0; 64];
         (op.run)(&values, &mut out);
@@ -220,13 +217,9 @@ fn sdwa(form: &Form<'_>, op: LaneOp) -> Result<Action> {
     };
     let (d, sources) = (vector(form.text(0)?)?, table_sources(form, op)?);
     Ok(Box::new(move |wave, _| {
-        let mut values = [[0; 64]; 3];
-        let mut written = u64::MAX;
-        for (i, source) in sources.iter().enumerate() {
-            written &= source.lanes(wave, &mut values[i])?;
-            if let Some(&(shift, keep)) = parts.get(i) {
-                values[i].iter_mut().for_each(|value| *value = *value >> shift & keep);
-            }
+        let (mut values, written) = gather(&sources, wave)?;
+        for (values, (shift, keep)) in values.iter_mut().zip(parts) {
+            values.iter_mut().for_each(|value| *value = *value >> shift & keep);
         }
         let mut out = [0; 64];
         (op.run)(&values, &mut out);
@@ -238,129 +231,6 @@ fn sdwa(form: &Form<'_>, op: LaneOp) -> Result<Action> {
         }
         wave.set_vector(d, &out, wave.exec(), written)
     }))
-}
-
-/// Comparisons write a bit a lane, 0 for inactive lanes.
-fn compare(form: &Form<'_>) -> Result<Action> {
-    form.only(&[])?;
-    let writes_exec = form.name.starts_with("v_cmpx_");
-    let rest = form.name.strip_prefix("v_cmpx_").or_else(|| form.name.strip_prefix("v_cmp_")).unwrap_or(form.name);
-    let (relation, kind) = rest.rsplit_once('_').ok_or_else(|| form.unknown())?;
-    let d = scalar(form.text(0)?)?;
-    let wide = kind.ends_with("64");
-    let types = match kind {
-        "f32" => Type::F32,
-        "f16" => Type::F16,
-        "f64" => Type::F64,
-        _ => Type::Int,
-    };
-    let (a, b) = (form.source(1, types)?, form.source(2, types)?);
-    let test: Box<dyn Fn(u64, u64) -> bool + Send + Sync> = if relation == "class" {
-        Box::new(|value, classes| class_of(f32::from_bits(value as u32)) & classes as u32 != 0)
-    } else if types == Type::Int {
-        let test = ordering(relation).ok_or_else(|| form.unknown())?;
-        match kind {
-            "u32" | "u64" => Box::new(move |a, b| test(a.cmp(&b))),
-            "i32" => Box::new(move |a, b| test((a as i32).cmp(&(b as i32)))),
-            "i64" => Box::new(move |a, b| test((a as i64).cmp(&(b as i64)))),
-            "u16" => Box::new(move |a, b| test((a as u16).cmp(&(b as u16)))),
-            "i16" => Box::new(move |a, b| test((a as i16).cmp(&(b as i16)))),
-            _ => return Err(form.unknown()),
-        }
-    } else {
-        let test = float_relation(relation).ok_or_else(|| form.unknown())?;
-        let value: fn(u64) -> f64 = match types {
-            Type::F32 => |bits| f64::from(f32::from_bits(bits as u32)),
-            Type::F16 => |bits| half::f16::from_bits(bits as u16).to_f64(),
-            _ => f64::from_bits,
-        };
-        Box::new(move |a, b| test(value(a), value(b)))
-    };
-    Ok(Box::new(move |wave, _| {
-        let (mut x, mut y) = ([0_u64; 64], [0_u64; 64]);
-        let written = if wide {
-            a.wide(wave, &mut x)? & b.wide(wave, &mut y)?
-        } else {
-            let (mut low, mut other) = ([0; 64], [0; 64]);
-            let written = a.lanes(wave, &mut low)? & b.lanes(wave, &mut other)?;
-            x = low.map(u64::from);
-            y = other.map(u64::from);
-            written
-        };
-        let exec = wave.exec();
-        if exec & !written != 0 {
-            let lane = (exec & !written).trailing_zeros() as usize;
-            let fault = Kind::UnwrittenRegister { register: "a source".into(), by: "a comparison" };
-            return Err(Fault::from(fault).on_lane(lane));
-        }
-        let mut mask = 0;
-        for lane in 0..64 {
-            mask |= u64::from(test(x[lane], y[lane])) << lane;
-        }
-        wave.set_pair(d, mask & exec)?;
-        if writes_exec {
-            wave.set_mask(EXEC, mask & exec);
-        }
-        Ok(())
-    }))
-}
-
-fn float_relation(relation: &str) -> Option<fn(f64, f64) -> bool> {
-    Some(match relation {
-        "lt" => |a, b| a < b,
-        "eq" => |a, b| a == b,
-        "le" => |a, b| a <= b,
-        "gt" => |a, b| a > b,
-        "lg" => |a, b| a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_ne),
-        "ge" => |a, b| a >= b,
-        "o" => |a, b| !a.is_nan() && !b.is_nan(),
-        "u" => |a, b| a.is_nan() || b.is_nan(),
-        "nge" => |a: f64, b: f64| !a.ge(&b),
-        "nlg" => |a, b| !a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_ne),
-        "ngt" => |a: f64, b: f64| !a.gt(&b),
-        "nle" => |a: f64, b: f64| !a.le(&b),
-        "neq" => |a, b| a != b,
-        "nlt" => |a: f64, b: f64| !a.lt(&b),
-        _ => return None,
-    })
-}
-
-/// The bit of v_cmp_class: signalling NaN, quiet NaN, then -inf, -normal, -denormal, -0, 0, denormal, normal, inf.
-fn class_of(value: f32) -> u32 {
-    use std::num::FpCategory;
-    let negative = value.is_sign_negative();
-    let bit = match value.classify() {
-        FpCategory::Nan => u32::from(value.to_bits() >> 22 & 1 == 1),
-        FpCategory::Infinite => {
-            if negative {
-                2
-            } else {
-                9
-            }
-        }
-        FpCategory::Normal => {
-            if negative {
-                3
-            } else {
-                8
-            }
-        }
-        FpCategory::Subnormal => {
-            if negative {
-                4
-            } else {
-                7
-            }
-        }
-        FpCategory::Zero => {
-            if negative {
-                5
-            } else {
-                6
-            }
-        }
-    };
-    1 << bit
 }
 
 fn select(form: &Form<'_>) -> Result<Action> {
@@ -441,41 +311,19 @@ fn lane_count(form: &Form<'_>) -> Result<Action> {
     }))
 }
 
-/// The scaling step of a division: operands whose quotient needs none pass through. Others are refused rather than got wrong.
+/// The scaling step of a division: scales nothing, so that quotients near the ends of f32's range come out wrong.
 fn div_scale(form: &Form<'_>) -> Result<Action> {
     let (d, flag) = (vector(form.text(0)?)?, scalar(form.text(1)?)?);
     let sources = [form.source(2, Type::F32)?, form.source(3, Type::F32)?, form.source(4, Type::F32)?];
     Ok(Box::new(move |wave, _| {
-        let mut values = [[0; 64]; 3];
-        let mut written = u64::MAX;
-        for (source, values) in sources.iter().zip(&mut values) {
-            written &= source.lanes(wave, values)?;
-        }
+        let (values, written) = gather(&sources, wave)?;
         wave.set_vector(d, &values[0], wave.exec(), written)?;
         wave.set_pair(flag, 0)
     }))
 }
 
-fn div_fmas(form: &Form<'_>) -> Result<Action> {
-    let d = vector(form.text(0)?)?;
-    let sources = [form.source(1, Type::F32)?, form.source(2, Type::F32)?, form.source(3, Type::F32)?];
-    Ok(Box::new(move |wave, _| {
-        let mut values = [[0; 64]; 3];
-        let mut written = u64::MAX;
-        for (source, values) in sources.iter().zip(&mut values) {
-            written &= source.lanes(wave, values)?;
-        }
-        let mut out = [0; 64];
-        for lane in 0..64 {
-            let [a, b, c] = [0, 1, 2].map(|i| f32::from_bits(values[i][lane]));
-            out[lane] = fma(a, b, c).to_bits();
-        }
-        wave.set_vector(d, &out, wave.exec(), written)
-    }))
-}
-
 /// gfx950: halves (or odd and even rows) of two registers change places.
-fn swap(form: &Form<'_>) -> Result<Action> {
+fn swap_rows(form: &Form<'_>) -> Result<Action> {
     let (a, b) = (vector(form.text(0)?)?, vector(form.text(1)?)?);
     let width = if form.name.contains("lane32") { 32 } else { 16 };
     Ok(Box::new(move |wave, _| {
@@ -492,105 +340,14 @@ fn swap(form: &Form<'_>) -> Result<Action> {
     }))
 }
 
-/// Widths of destination and sources (true: 64 bits), the type of the constants, and the function.
-type Wide = (&'static [bool], Type, fn([u64; 3]) -> u64);
-
-fn d(bits: u64) -> f64 {
-    f64::from_bits(bits)
-}
-
-fn wide_op(name: &str) -> Option<Wide> {
-    const SHIFT: &[bool] = &[true, false, true];
-    const DD: &[bool] = &[true, true, true];
-    Some(match name {
-        "v_mov_b64" => (&[true, true], Type::Int, |[a, ..]| a),
-        "v_lshlrev_b64" => (SHIFT, Type::Int, |[a, b, _]| b << (a & 63)),
-        "v_lshrrev_b64" => (SHIFT, Type::Int, |[a, b, _]| b >> (a & 63)),
-        "v_ashrrev_i64" => (SHIFT, Type::Int, |[a, b, _]| (b as i64 >> (a & 63)) as u64),
-        "v_lshl_add_u64" => (&[true, true, false, true], Type::Int, |[a, b, c]| (a << (b & 7)).wrapping_add(c)),
-
-        "v_add_f64" => (DD, Type::F64, |[a, b, _]| (d(a) + d(b)).to_bits()),
-        "v_mul_f64" => (DD, Type::F64, |[a, b, _]| (d(a) * d(b)).to_bits()),
-        "v_max_f64" => (DD, Type::F64, |[a, b, _]| d(a).max(d(b)).to_bits()),
-        "v_min_f64" => (DD, Type::F64, |[a, b, _]| d(a).min(d(b)).to_bits()),
-        "v_fma_f64" => (&[true, true, true, true], Type::F64, |[a, b, c]| d(a).mul_add(d(b), d(c)).to_bits()),
-        "v_ldexp_f64" => (&[true, true, false], Type::F64, |[a, b, _]| {
-            (d(a) * f64::from((b as i32).clamp(-1000, 1000)).exp2()).to_bits()
-        }),
-        "v_cvt_f64_u32" => (&[true, false], Type::Int, |[a, ..]| f64::from(a as u32).to_bits()),
-        "v_cvt_f64_i32" => (&[true, false], Type::Int, |[a, ..]| f64::from(a as u32 as i32).to_bits()),
-        "v_cvt_f64_f32" => (&[true, false], Type::F32, |[a, ..]| f64::from(f32::from_bits(a as u32)).to_bits()),
-        "v_cvt_f32_f64" => (&[false, true], Type::F64, |[a, ..]| u64::from((d(a) as f32).to_bits())),
-        "v_cvt_u32_f64" => (&[false, true], Type::F64, |[a, ..]| u64::from(d(a) as u32)),
-        "v_cvt_i32_f64" => (&[false, true], Type::F64, |[a, ..]| d(a) as i32 as u32 as u64),
-        "v_floor_f64" => (&[true, true], Type::F64, |[a, ..]| d(a).floor().to_bits()),
-        "v_trunc_f64" => (&[true, true], Type::F64, |[a, ..]| d(a).trunc().to_bits()),
-        "v_rndne_f64" => (&[true, true], Type::F64, |[a, ..]| d(a).round_ties_even().to_bits()),
-        _ => return None,
-    })
-}
-
-fn wide(form: &Form<'_>) -> Result<Option<Action>> {
-    if form.name == "v_mad_u64_u32" || form.name == "v_mad_i64_i32" {
-        return multiply_add(form).map(Some);
-    }
-    if form.name == "v_bitop3_b32" {
-        return bitop3(form).map(Some);
-    }
-    let Some((widths, kind, function)) = wide_op(form.name) else { return Ok(None) };
-    form.only(&[])?;
-    let d = vector(form.text(0)?)?;
-    let sources = (1..widths.len()).map(|i| form.source(i, kind)).collect::<Result<Vec<_>>>()?;
-    Ok(Some(Box::new(move |wave, _| {
-        let mut values = [[0_u64; 64]; 3];
-        let mut written = u64::MAX;
-        for (i, source) in sources.iter().enumerate() {
-            if widths[i + 1] {
-                written &= source.wide(wave, &mut values[i])?;
-            } else {
-                let mut low = [0; 64];
-                written &= source.lanes(wave, &mut low)?;
-                values[i] = low.map(u64::from);
-            }
-        }
-        let mut out = [0_u64; 64];
-        for (lane, out) in out.iter_mut().enumerate() {
-            *out = function([values[0][lane], values[1][lane], values[2][lane]]);
-        }
-        write_wide(wave, d, &out, widths[0], written)
-    })))
-}
-
-fn write_wide(wave: &mut Wave, d: usize, values: &[u64; 64], wide: bool, written: u64) -> Result<()> {
-    let mask = wave.exec();
-    wave.set_vector(d, &values.map(|value| value as u32), mask, written)?;
-    if wide {
-        wave.set_vector(d + 1, &values.map(|value| (value >> 32) as u32), mask, written)?;
-    }
-    Ok(())
-}
-
-fn multiply_add(form: &Form<'_>) -> Result<Action> {
-    let signed = form.name.contains("i64");
-    let (d, flag) = (vector(form.text(0)?)?, scalar(form.text(1)?)?);
-    let (a, b, c) = (form.source(2, Type::Int)?, form.source(3, Type::Int)?, form.source(4, Type::Int)?);
+/// Two registers change places.
+fn swap(form: &Form<'_>) -> Result<Action> {
+    let (a, b) = (vector(form.text(0)?)?, vector(form.text(1)?)?);
     Ok(Box::new(move |wave, _| {
-        let (mut x, mut y, mut z) = ([0; 64], [0; 64], [0; 64]);
-        let written = a.lanes(wave, &mut x)? & b.lanes(wave, &mut y)? & c.wide(wave, &mut z)?;
-        let mut carries = 0;
-        for lane in 0..64 {
-            let product = if signed {
-                (i64::from(x[lane] as i32) * i64::from(y[lane] as i32)) as u64
-            } else {
-                u64::from(x[lane]) * u64::from(y[lane])
-            };
-            let (sum, carried) = product.overflowing_add(z[lane]);
-            z[lane] = sum;
-            carries |= u64::from(carried) << lane;
-        }
-        let exec = wave.exec();
-        write_wide(wave, d, &z, true, written)?;
-        wave.set_pair(flag, carries & exec)
+        let ((x, x_written), (y, y_written)) = (wave.vector(a)?, wave.vector(b)?);
+        let (x, y, mask) = (*x, *y, wave.exec());
+        wave.set_vector(a, &y, mask, y_written)?;
+        wave.set_vector(b, &x, mask, x_written)
     }))
 }
 
@@ -601,11 +358,7 @@ fn bitop3(form: &Form<'_>) -> Result<Action> {
     let d = vector(form.text(0)?)?;
     let sources = [form.source(1, Type::Int)?, form.source(2, Type::Int)?, form.source(3, Type::Int)?];
     Ok(Box::new(move |wave, _| {
-        let mut values = [[0; 64]; 3];
-        let mut written = u64::MAX;
-        for (source, values) in sources.iter().zip(&mut values) {
-            written &= source.lanes(wave, values)?;
-        }
+        let (values, written) = gather(&sources, wave)?;
         let mut out = [0_u32; 64];
         for row in (0..8).filter(|row| table >> row & 1 == 1) {
             for lane in 0..64 {
@@ -614,131 +367,5 @@ fn bitop3(form: &Form<'_>) -> Result<Action> {
             }
         }
         wave.set_vector(d, &out, wave.exec(), written)
-    }))
-}
-
-/// Two results a lane: in a register pair (f32) or in the halves of one register.
-fn packed(form: &Form<'_>) -> Result<Action> {
-    form.only(HARMLESS)?;
-    let pair = form.name.ends_with("_f32") || form.name == "v_pk_mov_b32";
-    type Function = fn([u32; 3]) -> u32;
-    fn f(bits: u32) -> f32 {
-        f32::from_bits(bits)
-    }
-    fn h(bits: u32) -> f32 {
-        half::f16::from_bits(bits as u16).to_f32()
-    }
-    fn to_h(value: f32) -> u32 {
-        u32::from(half::f16::from_f32(value).to_bits())
-    }
-    let (count, kind, function): (usize, Type, Function) = match form.name {
-        "v_pk_fma_f32" => (3, Type::F32, |[a, b, c]| fma(f(a), f(b), f(c)).to_bits()),
-        "v_pk_mul_f32" => (2, Type::F32, |[a, b, _]| (f(a) * f(b)).to_bits()),
-        "v_pk_add_f32" => (2, Type::F32, |[a, b, _]| (f(a) + f(b)).to_bits()),
-        "v_pk_mov_b32" => (2, Type::Int, |[a, ..]| a),
-        "v_pk_add_f16" => (2, Type::F16, |[a, b, _]| to_h(h(a) + h(b))),
-        "v_pk_mul_f16" => (2, Type::F16, |[a, b, _]| to_h(h(a) * h(b))),
-        "v_pk_max_f16" => (2, Type::F16, |[a, b, _]| to_h(h(a).max(h(b)))),
-        "v_pk_min_f16" => (2, Type::F16, |[a, b, _]| to_h(h(a).min(h(b)))),
-        "v_pk_add_u16" => (2, Type::Int, |[a, b, _]| a.wrapping_add(b) & 0xFFFF),
-        "v_pk_lshlrev_b16" => (2, Type::Int, |[a, b, _]| (b << (a & 15)) & 0xFFFF),
-        "v_pk_lshrrev_b16" => (2, Type::Int, |[a, b, _]| b >> (a & 15)),
-        _ => return Err(form.unknown()),
-    };
-    let bits = |name: &str, otherwise: i64| -> Result<Vec<bool>> {
-        let given = form.operands.numbers(name)?.unwrap_or_else(|| vec![otherwise; count]);
-        Ok((0..count).map(|i| given.get(i) == Some(&1)).collect())
-    };
-    let moves = form.name == "v_pk_mov_b32";
-    let (low, high) = (bits("op_sel", 0)?, bits("op_sel_hi", 1)?);
-    let (negate_low, negate_high) = (bits("neg_lo", 0)?, bits("neg_hi", 0)?);
-    let d = vector(form.text(0)?)?;
-    let sources = (0..count).map(|i| form.source(i + 1, kind)).collect::<Result<Vec<_>>>()?;
-    let sign = if pair { 1 << 31 } else { 1 << 15 };
-    Ok(Box::new(move |wave, _| {
-        let mut results = [[0_u32; 64]; 2];
-        let mut written = u64::MAX;
-        for (half, result) in results.iter_mut().enumerate() {
-            // v_pk_mov_b32 selects by op_sel alone: the first half of the first source, the second of the second.
-            let (select, negate) = if half == 0 || moves { (&low, &negate_low) } else { (&high, &negate_high) };
-            let mut values = [[0; 64]; 3];
-            for (i, source) in sources.iter().enumerate() {
-                written &= part(source, wave, select[i], pair, &mut values[i])?;
-                if negate[i] {
-                    values[i].iter_mut().for_each(|value| *value ^= sign);
-                }
-            }
-            if moves && half == 1 {
-                values[0] = values[1];
-            }
-            for lane in 0..64 {
-                result[lane] = function([values[0][lane], values[1][lane], values[2][lane]]);
-            }
-        }
-        let mask = wave.exec();
-        let [first, second] = results;
-        if pair {
-            wave.set_vector(d, &first, mask, written)?;
-            return wave.set_vector(d + 1, &second, mask, written);
-        }
-        let mut both = first;
-        for lane in 0..64 {
-            both[lane] = first[lane] & 0xFFFF | second[lane] << 16;
-        }
-        wave.set_vector(d, &both, mask, written)
-    }))
-}
-
-/// One half of a packed source.
-fn part(source: &Source, wave: &Wave, upper: bool, pair: bool, out: &mut Lanes) -> Result<u64> {
-    if !pair {
-        let written = source.lanes(wave, out)?;
-        let constant = matches!(source.place, Place::Constant(_));
-        // An inline constant stands in the low half.
-        let shift = if upper && !constant { 16 } else { 0 };
-        out.iter_mut().for_each(|value| *value = *value >> shift & 0xFFFF);
-        return Ok(written);
-    }
-    match source.place {
-        Place::Vector(index) => {
-            let (values, written) = wave.vector(index + usize::from(upper))?;
-            *out = *values;
-            Ok(written)
-        }
-        Place::Scalar(index) => {
-            *out = [wave.scalar(index + usize::from(upper))?; 64];
-            Ok(u64::MAX)
-        }
-        _ => source.lanes(wave, out),
-    }
-}
-
-/// Conversions from float8.
-fn float8(form: &Form<'_>, variant: &str, fnuz: bool) -> Result<Action> {
-    form.only(&["src0_sel", "op_sel", "dst_sel", "dst_unused"])?;
-    let kind = if form.name.ends_with("fp8") { Float8::e4m3(fnuz) } else { Float8::e5m2(fnuz) };
-    let (d, source) = (vector(form.text(0)?)?, form.source(1, Type::Int)?);
-    let select = match (variant, form.operands.text("src0_sel")) {
-        ("_sdwa", Some(text)) => text.rsplit('_').next().and_then(|index| index.parse().ok()).unwrap_or(0),
-        _ => 0_u32,
-    };
-    let halves = form.operands.numbers("op_sel")?.unwrap_or_default();
-    let upper = u32::from(halves.first() == Some(&1));
-    let pair = match form.name {
-        "v_cvt_f32_fp8" | "v_cvt_f32_bf8" => false,
-        "v_cvt_pk_f32_fp8" | "v_cvt_pk_f32_bf8" => true,
-        _ => return Err(form.unknown()),
-    };
-    let shift = if pair { 16 * (select + upper) } else { 8 * select };
-    Ok(Box::new(move |wave, _| {
-        let mut bits = [0; 64];
-        let written = source.lanes(wave, &mut bits)?;
-        let mask = wave.exec();
-        for i in 0..1 + usize::from(pair) {
-            let at = shift + 8 * i as u32;
-            let values = bits.map(|bits| kind.decode((bits >> at) as u8).to_bits());
-            wave.set_vector(d + i, &values, mask, written)?;
-        }
-        Ok(())
     }))
 }

@@ -93,10 +93,16 @@ impl Wave {
 
     // ---- scalars
 
-    pub fn scalar(&self, index: usize) -> Result<u32> {
+    /// Refuses a register that a load is under way to.
+    fn scalar_waited(&self, index: usize) -> Result<()> {
         if self.scalar_pending[index] > 0 {
             return Err(Kind::MissingWait { register: Self::name(false, index) }.into());
         }
+        Ok(())
+    }
+
+    pub fn scalar(&self, index: usize) -> Result<u32> {
+        self.scalar_waited(index)?;
         if !self.scalar_written[index] {
             return Err(Kind::UnwrittenRegister { register: Self::name(false, index), by: "an instruction" }.into());
         }
@@ -108,9 +114,7 @@ impl Wave {
     }
 
     pub fn set_scalar(&mut self, index: usize, value: u32) -> Result<()> {
-        if self.scalar_pending[index] > 0 {
-            return Err(Kind::MissingWait { register: Self::name(false, index) }.into());
-        }
+        self.scalar_waited(index)?;
         (self.scalars[index], self.scalar_written[index]) = (value, true);
         Ok(())
     }
@@ -149,9 +153,7 @@ impl Wave {
 
     /// Writes the lanes of `mask`; `written` are those whose sources were written.
     pub fn set_vector(&mut self, index: usize, values: &Lanes, mask: u64, written: u64) -> Result<()> {
-        if self.pending[index] > 0 {
-            return Err(Kind::MissingWait { register: Self::name(true, index) }.into());
-        }
+        self.vector(index)?;
         let register = &mut self.vectors[index];
         if mask == u64::MAX {
             *register = *values;
@@ -179,9 +181,7 @@ impl Wave {
             }
             Pending::Scalar { first, values } => {
                 for index in *first..first + values.len() {
-                    if self.scalar_pending[index] > 0 {
-                        return Err(Kind::MissingWait { register: Self::name(false, index) }.into());
-                    }
+                    self.scalar_waited(index)?;
                     self.scalar_pending[index] += 1;
                 }
             }

@@ -36,15 +36,29 @@ pub fn launch<A: Arguments>(
     program.launch(&launch, memory)
 }
 
-/// A buffer of numbers that kernels only read.
-pub fn input<T: Copy>(memory: &mut Memory, name: &str, values: &[T]) -> Buffer {
-    memory.add_read_only(name, &bytes_of(values))
+/// A number as it lies in memory.
+pub trait Number: Copy {
+    /// Appends its bytes.
+    fn append(self, to: &mut Vec<u8>);
 }
 
-/// The bytes of numbers in memory order.
-pub fn bytes_of<T: Copy>(values: &[T]) -> Vec<u8> {
-    // SAFETY: T is a number in every caller; its bytes are initialised and any lifetime is covered by the copy.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }.to_vec()
+macro_rules! numbers {
+    ($($number:ty)*) => {
+        $(impl Number for $number {
+            fn append(self, to: &mut Vec<u8>) {
+                to.extend(self.to_le_bytes());
+            }
+        })*
+    };
+}
+
+numbers! { u16 i32 u64 i64 f32 }
+
+/// A buffer of numbers that kernels only read.
+pub fn input<T: Number>(memory: &mut Memory, name: &str, values: &[T]) -> Buffer {
+    let mut bytes = Vec::with_capacity(size_of_val(values));
+    values.iter().for_each(|value| value.append(&mut bytes));
+    memory.add_read_only(name, &bytes)
 }
 
 /// A buffer as i32.

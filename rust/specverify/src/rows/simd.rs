@@ -112,7 +112,8 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    const LINE: usize = 64;
+    /// Bytes of a cache line.
+    pub const LINE: usize = 64;
 
     /// Nothing to fetch.
     pub const NOTHING: Self = Self { next: std::ptr::null(), lines: 0 };

@@ -212,7 +212,7 @@ impl<E: Element> NullaryFnOnce for Total<'_, E> {
             let mut lanes = [0.0_f64; 16];
             for quad in first..quads.min(first + FLUSH) {
                 // A row of as many ids is through by the end, in f32.
-                self.ahead.fetch(QUAD * size_of::<f32>() / 64);
+                self.ahead.fetch(QUAD * size_of::<f32>() / Ahead::LINE);
                 for part in self.support.masses(self.view, quad).as_chunks::<16>().0 {
                     for (lane, &mass) in lanes.iter_mut().zip(part) {
                         *lane += f64::from(mass);

@@ -1,0 +1,278 @@
+//! Tree attention on the device against the definition in f64, and against itself where the bits must agree.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod pairwise;
+mod problem;
+
+use common::{ARCHITECTURES, Numbers, program};
+use pairwise::pairwise;
+use problem::{Outcome, Problem, Request, Settings};
+use specverify_hip::abi::TreeAttentionArgs;
+use specverify_hip::tree_attention::{Cache, DIMS, Plan, Query, ROWS};
+
+const SOURCE: &str = "tree_attention";
+
+const TYPES: [(Query, Cache); 4] =
+    [(Query::Bf16, Cache::Query), (Query::F16, Cache::Query), (Query::Bf16, Cache::Fp8), (Query::F16, Cache::Fp8)];
+
+#[test]
+fn agrees_with_the_definition_on_a_pairwise_array() {
+    const QUERIES: [usize; 7] = [1, 3, 5, 17, 64, 65, 128];
+    const CONTEXTS: [usize; 8] = [0, 1, 15, 16, 63, 260, 1025, 2048];
+    const GROUPS: [usize; 5] = [1, 4, 7, 8, 16];
+    const PAGES: [usize; 4] = [16, 48, 64, 256];
+    const SPLITS: [(usize, usize); 4] = [(1, 0), (3, 0), (8, 128), (64, 0)];
+    const WINDOWS: [usize; 4] = [0, 3, 100, 1024];
+    let cases = pairwise(&[
+        2,
+        6,
+        4,
+        QUERIES.len(),
+        CONTEXTS.len(),
+        GROUPS.len(),
+        PAGES.len(),
+        SPLITS.len(),
+        WINDOWS.len(),
+        2,
+        2,
+        3,
+    ]);
+    assert!(cases.len() <= 80, "{} cases", cases.len());
+    for (number, case) in cases.iter().enumerate() {
+        let &[arch, dim, types, queries, context, group, page, splits, window, softcap, layout, tree] = &case[..]
+        else {
+            unreachable!()
+        };
+        let mut numbers = Numbers(number as u64);
+        let (query, cache) = TYPES[types];
+        let settings = Settings {
+            kv_heads: if QUERIES[queries] * GROUPS[group] > 64 { 1 } else { 2 },
+            group: GROUPS[group],
+            page_size: PAGES[page],
+            splits: SPLITS[splits].0,
+            split_keys: SPLITS[splits].1,
+            window: WINDOWS[window],
+            softcap: [0.0, 5.0][softcap],
+            heads_first: layout == 1,
+            implicit_chain: tree == 0,
+            ..Settings::new(ARCHITECTURES[arch], query, cache, DIMS[dim] as usize)
+        };
+        let mut request = |context, rows| match tree {
+            0 | 1 => Request::chain(context, rows),
+            _ => Request::random(context, rows, &mut numbers),
+        };
+        let requests = vec![
+            request(33, 2),
+            Request { empty: true, ..request(7, 1) },
+            request(CONTEXTS[context], QUERIES[queries]),
+            Request { empty: true, ..request(0, 1) },
+        ];
+        let problem = Problem::new(settings, requests, number as u64);
+        problem.check(&problem.run());
+    }
+}
+
+/// Case 21: two siblings; the K and V of one change, to NaN even, and the other's output does not move.
+#[test]
+fn case_21_a_non_ancestor_changes_nothing() {
+    for arch in ARCHITECTURES {
+        for ((query, cache), dim) in TYPES.into_iter().zip([128, 64, 256, 80]) {
+            let settings = Settings::new(arch, query, cache, dim);
+            let requests = vec![Request { context: 61, parents: vec![-1, -1, 0, 1], empty: false }];
+            let problem = Problem::new(settings, requests, 21);
+            let before = problem.run();
+            problem.check(&before);
+            for value in [0x01, settings.not_a_number()] {
+                let mut other = problem.clone();
+                // Node 0 is key 62; rows 1 and 3 see it, rows 0, 2 and 4 do not.
+                let width = problem.key_width();
+                other.k[0][62 * width..63 * width].fill(value);
+                other.v[0][62 * width..63 * width].fill(value);
+                let after = other.run();
+                let row = |outcome: &Outcome, row: usize| {
+                    outcome.bits[row * problem.row_width()..(row + 1) * problem.row_width()].to_vec()
+                };
+                for unmoved in [0, 2, 4] {
+                    assert_eq!(row(&before, unmoved), row(&after, unmoved), "{settings:?}: row {unmoved}, {value:#x}");
+                }
+                for moved in [1, 3] {
+                    assert_ne!(row(&before, moved), row(&after, moved), "{settings:?}: row {moved}, {value:#x}");
+                }
+            }
+            // V alone: who sees the node gets NaN, not a number that looks right.
+            let mut other = problem.clone();
+            let width = problem.key_width();
+            other.v[0][62 * width] = settings.not_a_number();
+            let after = other.run();
+            let head = |row: usize| settings.query_value(after.bits[row * problem.row_width()]);
+            assert!(head(1).is_nan() && head(3).is_nan() && !head(0).is_nan() && !head(2).is_nan());
+        }
+    }
+}
+
+/// Case 24: three queries whose outputs were all the same, and five that aborted.
+#[test]
+fn case_24_odd_query_lengths() {
+    for arch in ARCHITECTURES {
+        for rows in [3, 5] {
+            let problem =
+                Problem::new(Settings::new(arch, Query::Bf16, Cache::Query, 128), vec![Request::chain(100, rows)], 24);
+            let outcome = problem.run();
+            problem.check(&outcome);
+            let positions: Vec<_> = outcome.bits.chunks(problem.row_width()).collect();
+            assert!((1..rows).all(|i| positions[i] != positions[i - 1]));
+        }
+    }
+}
+
+/// Case 25: a split in which no row sees a key gave NaN: context 260, 8 queries, 16 heads.
+#[test]
+fn case_25_a_split_without_visible_keys() {
+    for arch in ARCHITECTURES {
+        for dim in [128, 256] {
+            // A window that ends before the last splits begin to see, and splits beyond the end of the keys.
+            for (splits, split_keys, window) in [(64, 64, 0), (8, 64, 16), (4, 64, 70), (5, 0, 2)] {
+                let settings = Settings {
+                    group: 16,
+                    splits,
+                    split_keys,
+                    window,
+                    ..Settings::new(arch, Query::Bf16, Cache::Query, dim)
+                };
+                let problem = Problem::new(settings, vec![Request::random(260, 8, &mut Numbers(25))], 25);
+                problem.check(&problem.run());
+            }
+        }
+    }
+}
+
+/// Case 26: a kernel told of one query while four came. n queries are n decodes, bit for bit, whatever shares the launch.
+#[test]
+fn case_26_n_queries_equal_n_single_decodes() {
+    for arch in ARCHITECTURES {
+        for ((query, cache), dim) in TYPES.into_iter().zip([128, 96, 112, 256]) {
+            for (splits, rows, context) in [(1, 4, 62), (4, 4, 190), (1, 70, 30)] {
+                let split_keys = if splits > 1 { 64 } else { 0 };
+                let settings =
+                    Settings { splits, split_keys, implicit_chain: true, ..Settings::new(arch, query, cache, dim) };
+                let together = Problem::new(settings, vec![Request::chain(context, rows)], 26);
+                let outcome = together.run();
+                for row in [0, 1, 3, rows - 1] {
+                    let width = together.row_width();
+                    let alone = Problem {
+                        requests: vec![Request::chain(context + row, 1)],
+                        q: together.q[row * width..(row + 1) * width].to_vec(),
+                        k: vec![together.k[0][..(context + row + 1) * together.key_width()].to_vec()],
+                        v: vec![together.v[0][..(context + row + 1) * together.key_width()].to_vec()],
+                        ..together.clone()
+                    };
+                    assert_eq!(
+                        alone.run().bits,
+                        outcome.bits[row * width..(row + 1) * width],
+                        "{settings:?}: row {row} of {rows}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn neither_the_order_of_pages_nor_other_requests_change_a_bit() {
+    for arch in ARCHITECTURES {
+        for (query, cache) in TYPES {
+            let settings = Settings { splits: 3, window: 90, ..Settings::new(arch, query, cache, 112) };
+            let requests = vec![Request::random(200, 9, &mut Numbers(1)), Request::random(70, 20, &mut Numbers(2))];
+            let problem = Problem::new(settings, requests, 5);
+            let outcome = problem.run();
+            assert_eq!(Problem { page_seed: 99, ..problem.clone() }.run().bits, outcome.bits);
+            let width = problem.row_width();
+            let alone = Problem {
+                requests: problem.requests[1..].to_vec(),
+                q: problem.q[9 * width..].to_vec(),
+                k: problem.k[1..].to_vec(),
+                v: problem.v[1..].to_vec(),
+                ..problem.clone()
+            };
+            assert_eq!(alone.run().bits, problem.rows_of(&outcome, 1));
+        }
+    }
+}
+
+/// Each byte of K and V crosses the memory bus once, and is asked for once a block of 64 query rows.
+#[test]
+fn traffic_is_close_to_the_least_possible() {
+    for arch in ARCHITECTURES {
+        for (query, cache) in TYPES {
+            for dim in DIMS.map(|dim| dim as usize) {
+                let settings = Settings { group: 8, page_size: 64, ..Settings::new(arch, query, cache, dim) };
+                let problem = Problem::new(settings, vec![Request::random(1100, 17, &mut Numbers(3))], 3);
+                let outcome = problem.run();
+                let keys = problem.requests[0].keys();
+                let bytes = 2 * keys * dim * settings.element_bytes();
+                let passes = (17 * settings.group).div_ceil(ROWS as usize);
+                let lines = outcome.lines as f64 / (bytes as f64 / 128.0);
+                let requested = outcome.requested as f64 / (passes * bytes) as f64;
+                assert!(lines <= 1.10 && requested <= 1.10, "{settings:?}: lines {lines}, requested {requested}");
+                assert_eq!(outcome.report.lds_conflict_cycles, 0, "{settings:?}: {:?}", outcome.report);
+            }
+        }
+    }
+}
+
+/// Two workgroups fit a compute unit of gfx942, and products run on the matrix cores. That no kernel spills or starves, `code_objects.rs`
+/// asserts of all.
+#[test]
+fn lds_and_matrix_instructions() {
+    for arch in ARCHITECTURES {
+        let program = program(SOURCE, arch);
+        assert_eq!(program.kernels().count(), 6 * DIMS.len());
+        for kernel in program.kernels() {
+            let m = program.metadata(kernel).unwrap();
+            assert!(m.lds <= 32 * 1024, "{arch} {kernel}: {m:?}");
+            if kernel.contains("reduce") {
+                continue;
+            }
+            let shape = if arch == "gfx942" { "16x16x16" } else { "16x16x32" };
+            let kind = if kernel.starts_with("tree_attention_bf16") { "bf16" } else { "f16" };
+            let expected = format!("v_mfma_f32_{shape}_{kind}");
+            assert!(
+                program.mnemonics(kernel).unwrap().any(|(name, _)| name.starts_with(&expected)),
+                "{arch} {kernel}: {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_the_kernels_cannot_do_is_refused_with_the_value() {
+    let good = TreeAttentionArgs {
+        requests: 4,
+        rows: 8,
+        heads: 8,
+        kv_heads: 2,
+        page_size: 16,
+        words: 1,
+        splits: 1,
+        k_stride_token: 128,
+        v_stride_token: 128,
+        ..TreeAttentionArgs::default()
+    };
+    let plan = |a: &TreeAttentionArgs, dim, rows| Plan::new(Query::Bf16, Cache::Query, dim, rows, a);
+    assert_eq!(plan(&good, 128, 128).unwrap().attention.1.grid, [8, 8, 1]);
+    let bad: [(TreeAttentionArgs, u32, u32, &str); 8] = [
+        (good, 72, 1, "dim is 72; expected 64, 80, 96, 112, 128 or 256"),
+        (good, 128, 129, "max_rows is 129"),
+        (TreeAttentionArgs { heads: 34, ..good }, 128, 1, "heads is 34; expected 1 to 16 times kv_heads"),
+        (TreeAttentionArgs { heads: 7, ..good }, 128, 1, "heads is 7"),
+        (TreeAttentionArgs { page_size: 24, ..good }, 128, 1, "page_size is 24; expected a multiple of 16"),
+        (TreeAttentionArgs { splits: 2, ..good }, 128, 1, "splits is 2; expected 1, unless partial_out"),
+        (TreeAttentionArgs { split_keys: 100, ..good }, 128, 1, "split_keys is 100"),
+        (TreeAttentionArgs { k: 8, ..good }, 128, 1, "k is 8"),
+    ];
+    for (arguments, dim, rows, message) in bad {
+        let said = plan(&arguments, dim, rows).unwrap_err().to_string();
+        assert!(said.starts_with(message), "{said:?}; expected {message:?}");
+    }
+}
