@@ -24,6 +24,10 @@
 
 #define DEVICE static __device__ __forceinline__
 
+// HIP's headers, which hipcc puts before every source, have an exp2, a max and a min of their own, which round otherwise. Inside a
+// namespace ours hide them: kernels are written in it too.
+namespace specverify {
+
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -180,3 +184,8 @@ template <typename V> DEVICE f32x4 mfma_16x16x32(V a, V b, f32x4 c) {
 #elif defined(__HIP_DEVICE_COMPILE__)
 #error "these kernels need the matrix cores of gfx942 or gfx950"
 #endif
+
+}  // namespace specverify
+
+// For kernels that are not yet written in it.
+using namespace specverify;

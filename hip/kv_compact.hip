@@ -6,6 +6,8 @@
 #include "abi.h"
 #include "device.h"
 
+namespace specverify {
+
 constexpr i32 THREADS = 256;
 constexpr i32 AT_ONCE = 4;
 
@@ -73,3 +75,5 @@ extern "C" __global__ WORKGROUP(THREADS) void kv_compact_1(const KvCompactArgs a
 extern "C" __global__ WORKGROUP(THREADS) void kv_move_16(const KvMoveArgs a) { move_slots<Bytes16>(a); }
 extern "C" __global__ WORKGROUP(THREADS) void kv_move_4(const KvMoveArgs a) { move_slots<u32>(a); }
 extern "C" __global__ WORKGROUP(THREADS) void kv_move_1(const KvMoveArgs a) { move_slots<unsigned char>(a); }
+
+}  // namespace specverify

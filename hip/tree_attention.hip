@@ -8,6 +8,8 @@
 #include "abi.h"
 #include "device.h"
 
+namespace specverify {
+
 // The masked and the unmasked code must round alike, or a row would depend on how many others there are.
 #pragma clang fp contract(off)
 
@@ -392,3 +394,5 @@ TREE_ATTENTION_DIM(96)
 TREE_ATTENTION_DIM(112)
 TREE_ATTENTION_DIM(128)
 TREE_ATTENTION_DIM(256)
+
+}  // namespace specverify

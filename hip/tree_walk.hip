@@ -3,6 +3,8 @@
 #include "abi.h"
 #include "device.h"
 
+namespace specverify {
+
 DEVICE bool stops(const TreeWalkArgs& a, i32 request, i32 token) {
   if (!a.stop_offsets) return false;
   const i32 end = a.stop_offsets[request + 1];
@@ -59,3 +61,5 @@ extern "C" __global__ WORKGROUP(64) void tree_walk(const TreeWalkArgs a) {
     a.status[request] = status;
   }
 }
+
+}  // namespace specverify
