@@ -24,8 +24,8 @@ export KMP_BLOCKTIME := 0
 # The compiler of the HIP kernels where no ROCm is installed: the clang of the ziglang wheel.
 export SPECVERIFY_ZIGLANG := $(CURDIR)/$(BIN)/python
 
-SOURCES := $(shell find rust python \( -name target -o -name __pycache__ \) -prune -o -type f \
-	\( -name '*.rs' -o -name '*.toml' -o -name '*.py' -o -name '*.pyi' -o -name 'py.typed' \) -print 2>/dev/null) \
+SOURCES := $(shell find rust python hip \( -name target -o -name __pycache__ \) -prune -o -type f \
+	\( -name '*.rs' -o -name '*.toml' -o -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name '*.h' -o -name '*.hip' \) -print 2>/dev/null) \
 	Cargo.toml Cargo.lock pyproject.toml build_backend.py README.md
 SETUP := $(VENV)/.setup
 INSTALLED := $(VENV)/.specverify

@@ -30,6 +30,51 @@ class PairingError(SpecVerifyError, ValueError): ...
 class RowError(SpecVerifyError, ValueError):
     row: int
 
+class HipError(SpecVerifyError, RuntimeError): ...
+
+# What specverify.ops stands on; its operators are the public door.
+_Ints = npt.NDArray[np.int32]
+
+def tree_walk(
+    cu_nodes: _Ints,
+    tokens: _Ints,
+    parents: _Ints,
+    target_tokens: _Ints,
+    row_status: _Ints | None,
+    stop_offsets: _Ints | None,
+    stop_ids: _Ints | None,
+    max_path: int,
+) -> list[_Ints]: ...
+def path_moves(
+    path: _Ints, accepted: _Ints, context_lens: _Ints, block_table: _Ints, page_size: int
+) -> list[tuple[int, int]]: ...
+def move_slots(
+    pool: npt.NDArray[np.uint8],
+    moves: Sequence[tuple[int, int]],
+    *,
+    page_stride: int,
+    token_stride: int,
+    head_stride: int,
+    heads: int,
+    head_bytes: int,
+    page_size: int,
+) -> None: ...
+def hip_architectures() -> list[str]: ...
+def hip_device(index: int) -> tuple[str, str]: ...
+def hip_attention_splits(
+    requests: int, kv_heads: int, group: int, max_rows: int, max_keys: int, compute_units: int
+) -> int: ...
+def hip_tree_attention(
+    index: int,
+    stream: int,
+    *,
+    query: Literal["bf16", "f16"],
+    fp8: bool,
+    dim: int,
+    max_rows: int,
+    arguments: Mapping[str, int | float],
+) -> None: ...
+
 @final
 class DraftTree:
     def __new__(cls, tokens: _TokenIds, parents: _TokenIds, *, draws: _Draws = "deterministic") -> Self: ...

@@ -1,5 +1,7 @@
 //! The kernels' arguments as Rust sees them: the structs of `hip/abi.h`, field by field. Addresses are device addresses, as integers.
 
+use crate::error::{Error, Result};
+
 /// The bytes of an argument struct.
 ///
 /// # Safety
@@ -12,6 +14,43 @@ pub unsafe trait Arguments: Copy {
     }
 }
 
+/// A number on its way into a field.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// For an address, a stride, a count.
+    Integer(i128),
+    /// For a scale.
+    Float(f64),
+}
+
+/// The type of a field.
+trait Field: Sized {
+    fn of(number: Number) -> Option<Self>;
+}
+
+macro_rules! integer_fields {
+    ($($type:ty),*) => {$(
+        impl Field for $type {
+            fn of(number: Number) -> Option<Self> {
+                match number {
+                    Number::Integer(value) => value.try_into().ok(),
+                    Number::Float(_) => None,
+                }
+            }
+        }
+    )*};
+}
+integer_fields!(u64, i64, i32);
+
+impl Field for f32 {
+    fn of(number: Number) -> Option<Self> {
+        match number {
+            Number::Integer(value) => Some(value as f32),
+            Number::Float(value) => Some(value as f32),
+        }
+    }
+}
+
 macro_rules! arguments {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {
         $(
@@ -21,6 +60,28 @@ macro_rules! arguments {
             #[allow(missing_docs, reason = "hip/abi.h says what each field is")]
             pub struct $name {
                 $(pub $field: $type,)*
+            }
+
+            impl $name {
+                /// Sets a field by its name, for callers that have names and numbers.
+                ///
+                /// # Errors
+                /// [`Error::Argument`] for a name that is no field, or a number that does not fit it.
+                pub fn set(&mut self, field: &str, number: Number) -> Result<()> {
+                    let refused = |name, expected| Error::Argument { name, value: format!("{number:?}"), expected };
+                    match field {
+                        $(stringify!($field) => {
+                            let fits = Field::of(number).ok_or_else(|| refused(stringify!($field), stringify!($type)))?;
+                            self.$field = fits;
+                        })*
+                        _ => return Err(Error::Argument {
+                            name: stringify!($name),
+                            value: format!("given a field {field:?}"),
+                            expected: concat!("one of", $(" ", stringify!($field)),*),
+                        }),
+                    }
+                    Ok(())
+                }
             }
 
             // Padding would leave bytes of the buffer undefined.

@@ -212,6 +212,11 @@ impl Device {
         self.arch
     }
 
+    /// Path of the HIP runtime.
+    pub fn runtime(&self) -> &str {
+        &self.runtime.path
+    }
+
     /// A kernel by the name of its source in `hip/` and its own; loaded once.
     ///
     /// # Errors

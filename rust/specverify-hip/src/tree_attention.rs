@@ -48,6 +48,14 @@ pub struct Plan {
     pub partial_stats: usize,
 }
 
+/// Parts to split keys into, so that two workgroups stand on each compute unit, with no fewer than 256 keys a part. From shapes alone:
+/// `max_keys` is what the block table has room for.
+pub fn splits(requests: u32, kv_heads: u32, group: u32, max_rows: u32, max_keys: u32, compute_units: u32) -> i32 {
+    let workgroups = (requests * kv_heads * (max_rows * group).div_ceil(ROWS)).max(1);
+    let wanted = (2 * compute_units).div_ceil(workgroups);
+    wanted.clamp(1, max_keys.div_ceil(256).clamp(1, MAX_SPLITS as u32)) as i32
+}
+
 impl Plan {
     /// Checks what can be checked on the host. `max_rows` is the most rows that any request of the batch may have.
     ///

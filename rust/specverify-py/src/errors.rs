@@ -1,6 +1,6 @@
 //! The Python exception family, one class a variant of [`specverify::Error`].
 
-use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -14,6 +14,7 @@ struct Family {
     tree: Py<PyType>,
     pairing: Py<PyType>,
     row: Py<PyType>,
+    hip: Py<PyType>,
 }
 
 static FAMILY: PyOnceLock<Family> = PyOnceLock::new();
@@ -49,6 +50,11 @@ fn family(py: Python<'_>) -> PyResult<&Family> {
                 "A row that was reached holds no usable distribution; `row` is its index.",
                 value(),
             )?,
+            hip: member(
+                "HipError",
+                "The HIP kernels can't run here, or the HIP runtime refused.",
+                py.get_type::<PyRuntimeError>(),
+            )?,
             base,
         })
     })
@@ -78,6 +84,18 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     raised
 }
 
+/// The exception of an error of the kernels' launcher.
+pub fn hip_exception(py: Python<'_>, error: &specverify_hip::Error) -> PyErr {
+    match family(py) {
+        Ok(family) => {
+            let argument = matches!(error, specverify_hip::Error::Argument { .. });
+            let class = if argument { &family.argument } else { &family.hip };
+            PyErr::from_type(class.bind(py).clone(), error.to_string())
+        }
+        Err(raised) => raised,
+    }
+}
+
 /// Turns a `Result` of the crate into one of PyO3. (Neither type is ours, so `From` can't.)
 pub trait OrRaise<T> {
     /// The value, or the exception of the error.
@@ -93,9 +111,16 @@ impl<T> OrRaise<T> for specverify::Result<T> {
 /// Adds the classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let family = family(module.py())?;
-    for class in
-        [&family.base, &family.argument, &family.shape, &family.dtype, &family.tree, &family.pairing, &family.row]
-    {
+    for class in [
+        &family.base,
+        &family.argument,
+        &family.shape,
+        &family.dtype,
+        &family.tree,
+        &family.pairing,
+        &family.row,
+        &family.hip,
+    ] {
         let class = class.bind(module.py());
         module.add(class.name()?, class)?;
     }

@@ -149,3 +149,163 @@ impl CompactionPlan {
         Ok(plan)
     }
 }
+
+/// How one layer's keys (or values) lie in memory, in bytes. Slot s is place `s % page_size` of page `s / page_size`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// From one page to the next.
+    pub page_stride: usize,
+    /// From one slot of a page to the next.
+    pub token_stride: usize,
+    /// From one head to the next.
+    pub head_stride: usize,
+    /// KV heads.
+    pub heads: usize,
+    /// Bytes of one head of one slot, which are contiguous.
+    pub head_bytes: usize,
+    /// Slots a page.
+    pub page_size: usize,
+}
+
+impl Layout {
+    /// Makes moves of [`CompactionPlan`], in order, in one pool. None is made when one of them lies outside the pool.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] names the move and the slot.
+    pub fn apply(&self, moves: &[(u64, u64)], pool: &mut [u8]) -> Result<()> {
+        if self.page_size == 0 {
+            return Err(Error::argument("page_size", 0, "at least 1 slot a page"));
+        }
+        if self.heads == 0 || self.head_bytes == 0 {
+            return Ok(());
+        }
+        let start = |slot: u64| {
+            let slot = usize::try_from(slot).ok()?;
+            let page = (slot / self.page_size).checked_mul(self.page_stride)?;
+            let start = page.checked_add((slot % self.page_size).checked_mul(self.token_stride)?)?;
+            let last = start.checked_add((self.heads - 1).checked_mul(self.head_stride)?)?;
+            (last.checked_add(self.head_bytes)? <= pool.len()).then_some(start)
+        };
+        let mut places = Vec::with_capacity(moves.len());
+        for (i, &(from, to)) in moves.iter().enumerate() {
+            let place = |slot| {
+                start(slot).ok_or_else(|| {
+                    Error::argument(format!("moves[{i}]"), format!("slot {slot}"), "a slot within the cache")
+                })
+            };
+            places.push((place(from)?, place(to)?));
+        }
+        for (from, to) in places {
+            for head in 0..self.heads {
+                let (from, to) = (from + head * self.head_stride, to + head * self.head_stride);
+                pool.copy_within(from..from + self.head_bytes, to);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The moves of accepted paths as the kernel `kv_compact` makes them (`hip/abi.h`): node i of request b stands at key
+/// `context_lens[b] + 1 + i`, and the d-th of the path goes to key `context_lens[b] + 1 + d`. `path` and `block_table` have as many columns as
+/// `path.len()` and `block_table.len()` over the requests.
+///
+/// # Errors
+/// [`Error::Shape`] when lengths don't fit each other; [`Error::Argument`] for a path that does not ascend, or a key without a page.
+pub fn path_moves(
+    path: &[i32],
+    accepted: &[i32],
+    context_lens: &[i32],
+    block_table: &[i32],
+    page_size: usize,
+) -> Result<Vec<(u64, u64)>> {
+    let requests = accepted.len();
+    if page_size == 0 {
+        return Err(Error::argument("page_size", 0, "at least 1 slot a page"));
+    }
+    if context_lens.len() != requests {
+        return Err(Error::shape("context_lens", context_lens.len(), format!("{requests} (one a request)")));
+    }
+    for (name, length) in [("path", path.len()), ("block_table", block_table.len())] {
+        if length % requests.max(1) != 0 || (requests == 0 && length > 0) {
+            return Err(Error::shape(name, length, format!("as many for each of {requests} requests")));
+        }
+    }
+    let (columns, pages) = (path.len() / requests.max(1), block_table.len() / requests.max(1));
+    let mut moves = Vec::new();
+    for b in 0..requests {
+        let count = usize::try_from(accepted[b]).ok().filter(|&count| count <= columns);
+        let Some(count) = count else {
+            return Err(Error::argument(
+                format!("accepted[{b}]"),
+                accepted[b],
+                format!("0 to {columns}, the path's room"),
+            ));
+        };
+        let base = usize::try_from(context_lens[b]).ok();
+        let Some(base) = base else {
+            return Err(Error::argument(format!("context_lens[{b}]"), context_lens[b], "a number of keys, at least 0"));
+        };
+        let slot = |i: usize| {
+            let key = base + 1 + i;
+            let page = (key / page_size < pages).then(|| block_table[b * pages + key / page_size]);
+            match page.and_then(|page| u64::try_from(page).ok()) {
+                Some(page) => Ok(page * page_size as u64 + (key % page_size) as u64),
+                None => Err(Error::argument(
+                    format!("block_table[{b}]"),
+                    format!("{pages} pages"),
+                    format!("a page for key {key}"),
+                )),
+            }
+        };
+        let mut least = 0;
+        for (d, &node) in path[b * columns..][..count].iter().enumerate() {
+            let node = usize::try_from(node).ok().filter(|&node| node >= least);
+            let Some(node) = node else {
+                let found = path[b * columns + d];
+                return Err(Error::argument(format!("path[{b}][{d}]"), found, "node ids that ascend"));
+            };
+            least = node + 1;
+            if node != d {
+                moves.push((slot(node)?, slot(d)?));
+            }
+        }
+    }
+    Ok(moves)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moves_are_made_head_by_head_and_refused_as_a_whole() {
+        let layout = Layout { page_stride: 16, token_stride: 4, head_stride: 2, heads: 2, head_bytes: 1, page_size: 2 };
+        let before: Vec<u8> = (0..40).collect();
+        let mut pool = before.clone();
+        layout.apply(&[(3, 1), (4, 3)], &mut pool).unwrap();
+        let mut expected = before.clone();
+        (expected[4], expected[6], expected[20], expected[22]) = (20, 22, 32, 34);
+        assert_eq!(pool, expected);
+        for moves in [[(3, 1), (6, 0)], [(3, 1), (0, u64::MAX)]] {
+            let mut pool = before.clone();
+            assert!(layout.apply(&moves, &mut pool).unwrap_err().to_string().starts_with("moves[1]"));
+            assert_eq!(pool, before);
+        }
+    }
+
+    #[test]
+    fn paths_become_moves_through_the_block_table() {
+        let moves = path_moves(&[1, 3, -1, 0, 1, -1], &[2, 2], &[2, 7], &[5, 9, 1, 2, 3, 4], 4).unwrap();
+        assert_eq!(moves, [(36, 23), (38, 36)]);
+        for (path, accepted, context, name) in [
+            ([1, 1], [2], [0], "path[0][1]"),
+            ([-1, 1], [2], [0], "path[0][0]"),
+            ([1, 2], [3], [0], "accepted[0]"),
+            ([1, 2], [2], [-1], "context_lens[0]"),
+            ([1, 2], [2], [6], "block_table[0]"),
+        ] {
+            let message = path_moves(&path, &accepted, &context, &[0, 1], 4).unwrap_err().to_string();
+            assert!(message.starts_with(name), "{message}");
+        }
+    }
+}

@@ -14,6 +14,7 @@ pub mod request;
 pub mod rows;
 pub mod tree;
 pub mod verify;
+pub mod walk;
 
 pub use error::{Error, Result};
 pub use params::SamplingParams;

@@ -1,0 +1,92 @@
+//! The kernels for `specverify.ops`: names and numbers in, launches out. Addresses are taken at the caller's word, so that this is an FFI
+//! file like `arrays.rs`; shapes, dtypes and devices are checked in `specverify.ops`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat};
+use specverify_hip::abi::{Number, TreeAttentionArgs};
+use specverify_hip::tree_attention::{Cache, Plan, Query};
+use specverify_hip::{Device, Stream};
+
+use crate::args::{refuse, word};
+use crate::errors::hip_exception;
+
+/// The GPU of that index, which the caller has made the current one.
+fn device(py: Python<'_>, index: usize) -> PyResult<Arc<Device>> {
+    static DEVICES: Mutex<Option<HashMap<usize, Arc<Device>>>> = Mutex::new(None);
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = devices.get_or_insert_default();
+    if let Some(device) = devices.get(&index) {
+        return Ok(Arc::clone(device));
+    }
+    let opened = py.detach(Device::open).map_err(|error| hip_exception(py, &error))?;
+    Ok(Arc::clone(devices.entry(index).or_insert(Arc::new(opened))))
+}
+
+/// Fields of an argument struct from a dict.
+fn fill(values: &Bound<'_, PyDict>, mut set: impl FnMut(&str, Number) -> specverify_hip::Result<()>) -> PyResult<()> {
+    for (name, value) in values {
+        let name: String = name.extract()?;
+        let number = if value.is_instance_of::<PyFloat>() {
+            Number::Float(value.extract()?)
+        } else {
+            Number::Integer(value.extract().map_err(|_| refuse(&name, &value, "an int or a float"))?)
+        };
+        set(&name, number).map_err(|error| hip_exception(values.py(), &error))?;
+    }
+    Ok(())
+}
+
+/// Architectures that kernels were compiled for.
+#[pyfunction]
+pub fn hip_architectures() -> Vec<&'static str> {
+    specverify_hip::kernels::architectures()
+}
+
+/// Architecture of the GPU that is current, and the path of its runtime; raises HipError where there is none that can be used.
+#[pyfunction]
+pub fn hip_device(py: Python<'_>, index: usize) -> PyResult<(&'static str, String)> {
+    let device = device(py, index)?;
+    Ok((device.arch(), device.runtime().to_owned()))
+}
+
+/// Parts to split the keys of a request into, from shapes alone.
+#[pyfunction]
+pub fn hip_attention_splits(
+    requests: u32,
+    kv_heads: u32,
+    group: u32,
+    max_rows: u32,
+    max_keys: u32,
+    compute_units: u32,
+) -> i32 {
+    specverify_hip::tree_attention::splits(requests, kv_heads, group, max_rows, max_keys, compute_units)
+}
+
+/// Launch tree attention, and the reduction of its splits, on a stream.
+#[pyfunction]
+#[pyo3(signature = (index, stream, *, query, fp8, dim, max_rows, arguments))]
+#[expect(clippy::too_many_arguments, reason = "what a launch depends on")]
+pub fn hip_tree_attention(
+    py: Python<'_>,
+    index: usize,
+    stream: usize,
+    query: Bound<'_, PyAny>,
+    fp8: bool,
+    dim: u32,
+    max_rows: u32,
+    arguments: Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let query = word("query", &query, &[("bf16", Query::Bf16), ("f16", Query::F16)])?;
+    let cache = if fp8 { Cache::Fp8 } else { Cache::Query };
+    let mut filled = TreeAttentionArgs::default();
+    fill(&arguments, |name, number| filled.set(name, number))?;
+    let plan = Plan::new(query, cache, dim, max_rows, &filled).map_err(|error| hip_exception(py, &error))?;
+    let device = device(py, index)?;
+    // SAFETY: `specverify.ops` took the addresses from live tensors of this device, whose shapes, dtypes and strides it checked; torch
+    // keeps their memory until the stream has passed the launch.
+    let launched = py.detach(|| unsafe { plan.launch(&device, Stream(stream), &filled) });
+    launched.map_err(|error| hip_exception(py, &error))
+}
