@@ -2,6 +2,7 @@
 
 use crate::decode::{Action, Env};
 use crate::fault::{Fault, Kind, Result};
+use crate::lds::Use;
 use crate::operand::{Place, Source, Type, scalar, vector};
 use crate::parse::{Operands, integer};
 use crate::wave::{Lanes, LdsAccess, Pending, Wave};
@@ -222,6 +223,9 @@ pub(crate) fn local(name: &str, operands: &Operands) -> Result<Action> {
     if let Some(bits) = name.strip_prefix("ds_read_b64_tr_b") {
         return transposed(name, operands, bits.parse()?);
     }
+    if let Some(action) = addition(name, operands, &list)? {
+        return Ok(action);
+    }
     let rest = name.strip_prefix("ds_").unwrap_or(name);
     let (action, width) = rest.split_once('_').ok_or_else(|| unknown(name, operands))?;
     let (action, scale) = action.strip_suffix("st64").map_or((action, 1), |action| (action, 64));
@@ -255,7 +259,7 @@ pub(crate) fn local(name: &str, operands: &Operands) -> Result<Action> {
                     values.append(&mut part);
                 }
                 let pending = Pending::Vector { first, values, mask, keep: width.keep() };
-                wave.issue_local(pending, Some(LdsAccess { addresses: touched, write: false }))
+                wave.issue_local(pending, Some(LdsAccess { addresses: touched, by: Use::Read }))
             }))
         }
         ("write", [address, data @ ..]) if data.len() == offsets.len() => {
@@ -277,11 +281,42 @@ pub(crate) fn local(name: &str, operands: &Operands) -> Result<Action> {
                     }
                     count(env, &base, offset, mask, width.bytes, true);
                 }
-                wave.issue_local(Pending::Store, Some(LdsAccess { addresses: touched, write: true }))
+                wave.issue_local(Pending::Store, Some(LdsAccess { addresses: touched, by: Use::Write }))
             }))
         }
         _ => Err(unknown(name, operands)),
     }
+}
+
+/// Atomic additions to LDS: lanes one after the other.
+fn addition(name: &str, operands: &Operands, list: &[&str]) -> Result<Option<Action>> {
+    let (bytes, d, address, data) = match (name, list) {
+        ("ds_add_u32", [address, data]) => (4, None, vector(address)?, vector(data)?),
+        ("ds_add_u64", [address, data]) => (8, None, vector(address)?, vector(data)?),
+        ("ds_add_rtn_u32", [d, address, data]) => (4, Some(vector(d)?), vector(address)?, vector(data)?),
+        _ => return Ok(None),
+    };
+    let offset = operands.number("offset")?.unwrap_or(0) as u32;
+    Ok(Some(Box::new(move |wave, env| {
+        let mask = wave.exec();
+        let base = *wave.vector_for(address, mask, "an address")?;
+        let low = *wave.vector_for(data, mask, "a store")?;
+        let high = if bytes == 8 { *wave.vector_for(data + 1, mask, "a store")? } else { [0; 64] };
+        let (mut before, mut touched) = ([0; 64], Vec::new());
+        for lane in lanes(mask) {
+            let at = base[lane].wrapping_add(offset);
+            let value = u64::from(low[lane]) | u64::from(high[lane]) << 32;
+            let old = env.lds.add(at as usize, bytes, value, wave.number).map_err(|fault| fault.on_lane(lane))?;
+            before[lane] = old as u32;
+            touched.push((at, bytes as u8));
+        }
+        count(env, &base, offset, mask, bytes, true);
+        let pending = match d {
+            Some(first) => Pending::Vector { first, values: vec![before], mask, keep: 0 },
+            None => Pending::Store,
+        };
+        wave.issue_local(pending, Some(LdsAccess { addresses: touched, by: Use::Addition }))
+    })))
 }
 
 /// gfx950: 16 lanes read a matrix of 16 columns, 8 bytes each, row after row; each gets the elements of its column. What Triton's
@@ -316,7 +351,7 @@ fn transposed(name: &str, operands: &Operands, bits: usize) -> Result<Action> {
             (*low, *high) = (whole as u32, (whole >> 32) as u32);
         }
         let pending = Pending::Vector { first, values: vec![low, high], mask, keep: 0 };
-        wave.issue_local(pending, Some(LdsAccess { addresses: touched, write: false }))
+        wave.issue_local(pending, Some(LdsAccess { addresses: touched, by: Use::Read }))
     }))
 }
 

@@ -225,7 +225,7 @@ impl Run<'_> {
             }
             for wave in waves.iter() {
                 for access in wave.unfinished_lds() {
-                    lds.outlive_barrier(&access.addresses, access.write, wave.number);
+                    lds.outlive_barrier(&access.addresses, access.by, wave.number);
                 }
             }
             lds.epoch += 1;

@@ -5,6 +5,14 @@ use crate::fault::{Kind, Result};
 /// Nobody.
 const NONE: u32 = u32::MAX;
 
+/// What an access does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Use {
+    Read,
+    Write,
+    Addition,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Touch {
     wave: u32,
@@ -26,6 +34,15 @@ impl Touch {
     }
 }
 
+/// Marks bytes as touched. Of many waves two are kept: whoever comes next, one of them is another.
+fn touch(touches: &mut [Touch], wave: usize, epoch: u32) {
+    for touch in touches {
+        let other = if touch.epoch >= epoch && touch.wave != wave as u32 { touch.wave } else { touch.other };
+        let other = if touch.epoch >= epoch { other } else { NONE };
+        *touch = Touch { wave: wave as u32, other, epoch };
+    }
+}
+
 /// Local data share. An epoch is the time between two barriers. An access that its wave has not waited for when it reaches a barrier
 /// counts as one of the next epoch, since the barrier does not order it.
 #[derive(Debug)]
@@ -34,6 +51,8 @@ pub(crate) struct Lds {
     written: Vec<bool>,
     writer: Vec<Touch>,
     reader: Vec<Touch>,
+    /// Of atomic additions, whose order among themselves does not matter.
+    adder: Vec<Touch>,
     /// Number of the epoch.
     pub epoch: u32,
     banks: usize,
@@ -50,6 +69,7 @@ impl Lds {
             written: vec![false; bytes],
             writer: vec![Touch::NOBODY; bytes],
             reader: vec![Touch::NOBODY; bytes],
+            adder: vec![Touch::NOBODY; bytes],
             epoch: 1,
             banks,
             accesses: 0,
@@ -77,12 +97,33 @@ impl Lds {
         self.check(address, out.len())?;
         let range = address..address + out.len();
         self.race(&self.writer[range.clone()], address, wave, "wrote")?;
-        if let Some(i) = self.written[range.clone()].iter().position(|&written| !written) {
-            return Err(Kind::LdsUninitialised(address + i).into());
-        }
-        self.touch_read(range.clone(), wave, self.epoch);
+        self.race(&self.adder[range.clone()], address, wave, "added to")?;
+        self.initialised(address, out.len())?;
+        touch(&mut self.reader[range.clone()], wave, self.epoch);
         out.copy_from_slice(&self.data[range]);
         Ok(())
+    }
+
+    fn initialised(&self, address: usize, bytes: usize) -> Result<()> {
+        match self.written[address..address + bytes].iter().position(|&written| !written) {
+            Some(i) => Err(Kind::LdsUninitialised(address + i).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds to 4 or 8 bytes in one step, which other waves may do too; returns what was there.
+    pub fn add(&mut self, address: usize, bytes: usize, value: u64, wave: usize) -> Result<u64> {
+        self.check(address, bytes)?;
+        let range = address..address + bytes;
+        self.race(&self.writer[range.clone()], address, wave, "wrote")?;
+        self.race(&self.reader[range.clone()], address, wave, "read")?;
+        self.initialised(address, bytes)?;
+        touch(&mut self.adder[range.clone()], wave, self.epoch);
+        let mut whole = [0; 8];
+        whole[..bytes].copy_from_slice(&self.data[range.clone()]);
+        let old = u64::from_le_bytes(whole);
+        self.data[range].copy_from_slice(&old.wrapping_add(value).to_le_bytes()[..bytes]);
+        Ok(old)
     }
 
     pub fn store(&mut self, address: usize, bytes: &[u8], wave: usize) -> Result<()> {
@@ -90,29 +131,23 @@ impl Lds {
         let range = address..address + bytes.len();
         self.race(&self.writer[range.clone()], address, wave, "wrote")?;
         self.race(&self.reader[range.clone()], address, wave, "read")?;
+        self.race(&self.adder[range.clone()], address, wave, "added to")?;
         self.written[range.clone()].fill(true);
         self.writer[range.clone()].fill(Touch { wave: wave as u32, other: NONE, epoch: self.epoch });
         self.data[range].copy_from_slice(bytes);
         Ok(())
     }
 
-    /// Marks bytes as read. Of many readers two are kept: whoever writes next, one of them is another wave.
-    fn touch_read(&mut self, range: std::ops::Range<usize>, wave: usize, epoch: u32) {
-        for touch in &mut self.reader[range] {
-            let other = if touch.epoch >= epoch && touch.wave != wave as u32 { touch.wave } else { touch.other };
-            let other = if touch.epoch >= epoch { other } else { NONE };
-            *touch = Touch { wave: wave as u32, other, epoch };
-        }
-    }
-
     /// The accesses of a wave to these bytes were not waited for before a barrier.
-    pub fn outlive_barrier(&mut self, addresses: &[(u32, u8)], write: bool, wave: usize) {
+    pub fn outlive_barrier(&mut self, addresses: &[(u32, u8)], by: Use, wave: usize) {
         for &(address, bytes) in addresses {
             let range = address as usize..address as usize + usize::from(bytes);
-            if write {
-                self.writer[range].fill(Touch { wave: wave as u32, other: NONE, epoch: self.epoch + 1 });
-            } else {
-                self.touch_read(range, wave, self.epoch + 1);
+            match by {
+                Use::Read => touch(&mut self.reader[range], wave, self.epoch + 1),
+                Use::Addition => touch(&mut self.adder[range], wave, self.epoch + 1),
+                Use::Write => {
+                    self.writer[range].fill(Touch { wave: wave as u32, other: NONE, epoch: self.epoch + 1 });
+                }
             }
         }
     }

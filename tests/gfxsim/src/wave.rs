@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::fault::{Kind, Result};
+use crate::lds::Use;
 
 /// A value a lane.
 pub(crate) type Lanes = [u32; 64];
@@ -30,7 +31,7 @@ pub(crate) enum Pending {
 #[derive(Debug)]
 pub(crate) struct LdsAccess {
     pub addresses: Vec<(u32, u8)>,
-    pub write: bool,
+    pub by: Use,
 }
 
 /// One wave.

@@ -94,6 +94,32 @@ fn lds_overwritten_while_another_wave_may_still_read_it() {
     assert!(matches!(fault(&body(""), 2).kind, Kind::LdsRace { did: "read", first: 0, second: 1, .. }));
 }
 
+/// Two waves add to one word, which is as it should be; a barrier, with the wait before it, must stand between the additions and the first
+/// wave's write before them, and between them and its read after them.
+#[test]
+fn lds_added_to_while_another_wave_reads_or_writes() {
+    let body = |before: &str, wait: &str, after: &str| {
+        text(
+            "gfx942",
+            256,
+            &format!(
+                "v_mov_b32_e32 v1, 0\nv_mov_b32_e32 v2, 3\nv_lshlrev_b32_e32 v4, 2, v0\nv_cmp_gt_u32_e32 vcc, 64, v0\n\
+                 s_and_saveexec_b64 s[8:9], vcc\nds_write_b32 v1, v1\ns_or_b64 exec, exec, s[8:9]\ns_waitcnt lgkmcnt(0)\n{before}\n\
+                 ds_add_u32 v1, v2\n{wait}\n{after}\nds_read_b32 v3, v1\ns_waitcnt lgkmcnt(0)\n\
+                 global_store_dword v4, v3, s[6:7]\ns_endpgm"
+            ),
+        )
+    };
+    let (wait, barrier) = ("s_waitcnt lgkmcnt(0)", "s_barrier");
+    let (_, out) = run(&body(barrier, wait, barrier), 2, &[0]).unwrap();
+    assert_eq!(out, [384; 128]);
+    let kind = |before, wait, after| fault(&body(before, wait, after), 2).kind;
+    assert!(matches!(kind("", wait, barrier), Kind::LdsRace { did: "wrote", first: 0, second: 1, .. }));
+    // Waves run in turn from barrier to barrier: the first reads, then the second adds.
+    assert!(matches!(kind(barrier, wait, ""), Kind::LdsRace { did: "read", first: 0, second: 1, .. }));
+    assert!(matches!(kind(barrier, "", barrier), Kind::LdsRace { did: "added to", .. }));
+}
+
 #[test]
 fn memory_outside_buffers_unwritten_poisoned_or_read_only() {
     let at = |offset: i32, base: &str| {

@@ -424,6 +424,28 @@ fn lds_of_every_width() {
     }
 }
 
+/// Every lane adds 3 to one word (or 2^32 + 2 to one pair); what was there grows by 3, lane after lane.
+#[test]
+fn lds_additions() {
+    let start = "v_mov_b32_e32 v60, 0\nv_mov_b32_e32 v61, 0\nv_mov_b32_e32 v10, 5\nv_mov_b32_e32 v11, 7\n\
+                 ds_write_b64 v60, v[10:11] offset:8\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v10, 3\nv_mov_b32_e32 v12, 2\n\
+                 v_mov_b32_e32 v13, 1\n";
+    let cases = [
+        ("ds_add_u32 v60, v10 offset:8", "ds_read_b32 v2, v60 offset:8", [197; 64]),
+        ("ds_add_u64 v60, v[12:13] offset:8", "ds_read_b32 v2, v60 offset:8", [133; 64]),
+        ("ds_add_u64 v60, v[12:13] offset:8", "ds_read_b32 v2, v60 offset:12", [71; 64]),
+        ("ds_add_rtn_u32 v2, v60, v10 offset:8", "", std::array::from_fn(|lane| 5 + 3 * lane as u32)),
+    ];
+    for (add, read, expected) in cases {
+        let body = format!(
+            "{start}{add}\ns_waitcnt lgkmcnt(0)\n{read}\ns_waitcnt lgkmcnt(0)\nv_lshlrev_b32_e32 v61, 2, v0\n\
+             global_store_dword v61, v2, s[6:7]\ns_endpgm"
+        );
+        let (_, out) = run(&text("gfx942", 1024, &body), 1, &[0]).unwrap_or_else(|fault| panic!("{fault}: {add}"));
+        assert_eq!(out, expected, "{add} {read}");
+    }
+}
+
 /// A table without a test is a table that nobody checked: every name in the decoder's source is in a test.
 #[test]
 fn every_name_that_the_decoder_knows_is_tested() {
