@@ -1,5 +1,9 @@
 //! The one error enum.
 
+use std::fmt::Display;
+
+use crate::HipError;
+
 /// What can keep a kernel from running.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -45,14 +49,12 @@ pub enum Error {
         symbol: &'static str,
     },
     /// The runtime refused a call.
-    #[error("{call} failed: {name} ({code})")]
+    #[error("{call} failed: {error}")]
     Hip {
         /// The function called.
         call: &'static str,
-        /// The runtime's name of the error.
-        name: String,
-        /// Its number.
-        code: i32,
+        /// Why.
+        error: HipError,
     },
 }
 
@@ -66,3 +68,8 @@ fn listed(architectures: &[&str]) -> String {
 
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// [`Error::Argument`], unless all is well.
+pub(crate) fn check(ok: bool, name: &'static str, value: impl Display, expected: &'static str) -> Result<()> {
+    if ok { Ok(()) } else { Err(Error::Argument { name, value: value.to_string(), expected }) }
+}

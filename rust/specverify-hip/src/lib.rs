@@ -3,9 +3,13 @@
 
 pub mod abi;
 mod error;
+mod hip_error;
 pub mod kernels;
+pub mod kv_compact;
 mod runtime;
 pub mod tree_attention;
+pub mod tree_walk;
 
 pub use error::{Error, Result};
+pub use hip_error::HipError;
 pub use runtime::{Device, Function, Geometry, Stream};

@@ -1,17 +1,18 @@
 //! The HIP runtime of the process: found, asked and called at run time, so that nothing links to it.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::sync::{Mutex, PoisonError};
 
 use libloading::Library;
 
+use crate::HipError;
 use crate::abi::Arguments;
 use crate::error::{Error, Result};
 use crate::kernels::{architectures, code_object};
 
-/// Answers of hipInit and its kin that mean "no GPU": hipErrorNoDevice, hipErrorInvalidDevice.
-const NO_DEVICE: [c_int; 2] = [100, 101];
+/// What the runtime is called.
+const STEM: &str = "libamdhip64";
 /// Tried when none is mapped.
 const NAMES: [&str; 4] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 
@@ -56,8 +57,7 @@ struct Runtime {
     load: unsafe extern "C" fn(*mut Handle, *const c_void) -> c_int,
     function: unsafe extern "C" fn(*mut Handle, Handle, *const c_char) -> c_int,
     launch: Launch,
-    error_name: unsafe extern "C" fn(c_int) -> *const c_char,
-    // Dropped last: the functions above are its.
+    // The functions above are its.
     _library: Library,
 }
 
@@ -75,30 +75,28 @@ const ARCH_R0000: usize = 396;
 const ARCH_BYTES: usize = 256;
 
 impl Runtime {
-    /// The one runtime of the process.
+    /// The one runtime of the process. Only a runtime that was found is kept: torch may load one after the first question.
     fn get() -> Result<&'static Self> {
-        static RUNTIME: OnceLock<Result<Runtime>> = OnceLock::new();
-        RUNTIME.get_or_init(Self::find).as_ref().map_err(Clone::clone)
+        static FOUND: Mutex<Option<&'static Runtime>> = Mutex::new(None);
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        match *found {
+            Some(runtime) => Ok(runtime),
+            None => Ok(found.insert(Box::leak(Box::new(Self::find()?)))),
+        }
     }
 
     fn find() -> Result<Self> {
         // Two runtimes in one process break: the one that torch has mapped comes first.
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let mapped = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
-        let mapped =
-            mapped.filter(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with("libamdhip64.so")));
-        let mut tried = Vec::new();
-        for name in mapped.map(str::to_owned).chain(NAMES.map(str::to_owned)) {
-            if tried.contains(&name) {
-                continue;
-            }
-            // SAFETY: loading runs the library's initialisers, which is what its users, torch among them, do too.
-            if let Ok(library) = unsafe { Library::new(&name) } {
-                return Self::bind(library, name);
-            }
-            tried.push(name);
+        if let Some((library, path)) = mapped() {
+            return Self::bind(library, path);
         }
-        Err(Error::NoRuntime { tried: tried.join(", ") })
+        for name in NAMES {
+            // SAFETY: loading runs the library's initialisers, which is what its users, torch among them, do too.
+            if let Ok(library) = unsafe { Library::new(name) } {
+                return Self::bind(library, name.to_owned());
+            }
+        }
+        Err(Error::NoRuntime { tried: NAMES.join(", ") })
     }
 
     fn bind(library: Library, path: String) -> Result<Self> {
@@ -119,25 +117,9 @@ impl Runtime {
             load: symbol(&library, &path, "hipModuleLoadData")?,
             function: symbol(&library, &path, "hipModuleGetFunction")?,
             launch: symbol(&library, &path, "hipModuleLaunchKernel")?,
-            error_name: symbol(&library, &path, "hipGetErrorName")?,
             path,
             _library: library,
         })
-    }
-
-    fn check(&self, call: &'static str, code: c_int) -> Result<()> {
-        match code {
-            0 => Ok(()),
-            code if NO_DEVICE.contains(&code) => Err(Error::NoGpu { library: self.path.clone() }),
-            code => {
-                // SAFETY: HIP returns a static string, for unknown numbers too.
-                let name = unsafe {
-                    let name = (self.error_name)(code);
-                    if name.is_null() { "unknown".into() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
-                };
-                Err(Error::Hip { call, name, code })
-            }
-        }
     }
 
     /// The architecture of the current device, without features such as `:sramecc+`.
@@ -146,18 +128,53 @@ impl Runtime {
         let mut properties = [0_u8; PROPERTIES_BYTES];
         // SAFETY: the pointers are to live variables; the properties have room for the struct of every version.
         unsafe {
-            self.check("hipInit", (self.init)(0))?;
-            self.check("hipGetDeviceCount", (self.device_count)(&mut count))?;
+            let asked = check("hipInit", (self.init)(0))
+                .and_then(|()| check("hipGetDeviceCount", (self.device_count)(&mut count)));
+            // Without a GPU ROCm answers one or the other, by its version; or that there are none.
+            match asked {
+                Err(Error::Hip { error: HipError::NoDevice | HipError::InvalidDevice, .. }) => count = 0,
+                asked => asked?,
+            }
             if count == 0 {
                 return Err(Error::NoGpu { library: self.path.clone() });
             }
-            self.check("hipGetDevice", (self.get_device)(&mut device))?;
-            self.check("hipGetDeviceProperties", (self.properties.call)(properties.as_mut_ptr(), device))?;
+            check("hipGetDevice", (self.get_device)(&mut device))?;
+            check("hipGetDeviceProperties", (self.properties.call)(properties.as_mut_ptr(), device))?;
         }
         let name = &properties[self.properties.arch..self.properties.arch + ARCH_BYTES];
         let name = String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned();
         Ok(name.split(':').next().unwrap_or_default().to_owned())
     }
+}
+
+/// The runtime that the process has mapped already, and its path.
+fn mapped() -> Option<(Library, String)> {
+    // Absent where there is no ROCm either. Five fields come before the path, which may hold spaces.
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|start| &line[start..]));
+    // Wheels have names such as libamdhip64-0123abcd.so.6.
+    let mut runtimes: Vec<_> = paths
+        .filter(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with(STEM) && name.contains(".so")))
+        .collect();
+    runtimes.dedup();
+    runtimes.into_iter().find_map(|path| Some((loaded(path)?, path.to_owned())))
+}
+
+/// A library that is loaded; not a file that somebody merely reads, and never a second copy.
+#[cfg(unix)]
+fn loaded(path: &str) -> Option<Library> {
+    use libloading::os::unix;
+    // SAFETY: the library has been loaded and initialised by others.
+    unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | libc::RTLD_NOLOAD) }.ok().map(Library::from)
+}
+
+#[cfg(not(unix))]
+fn loaded(_path: &str) -> Option<Library> {
+    None
+}
+
+fn check(call: &'static str, code: c_int) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(Error::Hip { call, error: HipError::from_code(code) }) }
 }
 
 /// A kernel that the runtime has loaded.
@@ -166,8 +183,11 @@ pub struct Function(Handle);
 
 // SAFETY: HIP's function handles may be used from any thread.
 unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
 
-/// The GPU that is current when it is opened, with the kernels loaded so far.
+/// The GPU that is current when it is opened, with the kernels loaded so far. Threads may share it; the same GPU must be current whenever
+/// they use it.
 pub struct Device {
     runtime: &'static Runtime,
     arch: &'static str,
@@ -212,12 +232,12 @@ impl Device {
         self.arch
     }
 
-    /// Path of the HIP runtime.
-    pub fn runtime(&self) -> &str {
+    /// Path or name of the HIP runtime in use.
+    pub fn runtime(&self) -> &'static str {
         &self.runtime.path
     }
 
-    /// A kernel by the name of its source in `hip/` and its own; loaded once.
+    /// A kernel by the name of its source in `hip/` and its own; loaded once, to the GPU that is current then.
     ///
     /// # Errors
     /// [`Error::UnknownKernel`], [`Error::Hip`].
@@ -235,7 +255,7 @@ impl Device {
                 let mut module = std::ptr::null_mut();
                 // SAFETY: the image is a whole code object that lives as long as the process.
                 let code = unsafe { (self.runtime.load)(&mut module, object.bytes.as_ptr().cast()) };
-                self.runtime.check("hipModuleLoadData", code)?;
+                check("hipModuleLoadData", code)?;
                 loaded.modules.insert(object.source, Module(module));
                 module
             }
@@ -243,7 +263,7 @@ impl Device {
         let mut function = std::ptr::null_mut();
         // SAFETY: the module was loaded above or before, the name ends in 0.
         let code = unsafe { (self.runtime.function)(&mut function, module, name.as_ptr()) };
-        self.runtime.check("hipModuleGetFunction", code)?;
+        check("hipModuleGetFunction", code)?;
         loaded.functions.insert(kernel.to_owned(), Function(function));
         Ok(Function(function))
     }
@@ -293,6 +313,6 @@ impl Device {
                 extra.as_mut_ptr(),
             )
         };
-        self.runtime.check("hipModuleLaunchKernel", code)
+        check("hipModuleLaunchKernel", code)
     }
 }

@@ -1,7 +1,8 @@
 //! Attention of a verification pass: which kernels run, on how many workgroups, with how large a workspace.
 
 use crate::abi::TreeAttentionArgs;
-use crate::{Device, Error, Geometry, Result, Stream};
+use crate::error::check;
+use crate::{Device, Geometry, Result, Stream};
 
 /// Query rows of a workgroup: a query row is one head of one tree row.
 pub const ROWS: u32 = 64;
@@ -60,29 +61,21 @@ impl Plan {
     /// Checks what can be checked on the host. `max_rows` is the most rows that any request of the batch may have.
     ///
     /// # Errors
-    /// [`Error::Argument`] names what is out of range.
+    /// [`Error::Argument`](crate::Error::Argument) names what is out of range.
     pub fn new(query: Query, cache: Cache, dim: u32, max_rows: u32, arguments: &TreeAttentionArgs) -> Result<Self> {
         let a = arguments;
-        let check = |ok: bool, name, value: i64, expected| {
-            if ok { Ok(()) } else { Err(Error::Argument { name, value: value.to_string(), expected }) }
-        };
-        check(DIMS.contains(&dim), "dim", dim.into(), "64, 80, 96, 112, 128 or 256")?;
-        check(
-            (1..=MAX_ROWS).contains(&max_rows),
-            "max_rows",
-            max_rows.into(),
-            "1 to 128: the root and up to 127 nodes",
-        )?;
-        check(a.requests >= 0, "requests", a.requests.into(), "0 or more")?;
-        check(a.rows >= 0, "rows", a.rows.into(), "0 or more")?;
-        check(a.kv_heads > 0, "kv_heads", a.kv_heads.into(), "1 or more")?;
+        check(DIMS.contains(&dim), "dim", dim, "64, 80, 96, 112, 128 or 256")?;
+        check((1..=MAX_ROWS).contains(&max_rows), "max_rows", max_rows, "1 to 128: the root and up to 127 nodes")?;
+        check(a.requests >= 0, "requests", a.requests, "0 or more")?;
+        check(a.rows >= 0, "rows", a.rows, "0 or more")?;
+        check(a.kv_heads > 0, "kv_heads", a.kv_heads, "1 or more")?;
         let group = if a.heads % a.kv_heads == 0 { a.heads / a.kv_heads } else { 0 };
-        check((1..=MAX_GROUP).contains(&group), "heads", a.heads.into(), "1 to 16 times kv_heads")?;
-        check(a.page_size > 0 && a.page_size % 16 == 0, "page_size", a.page_size.into(), "a multiple of 16")?;
-        check((1..=2).contains(&a.words) || a.ancestors == 0, "words", a.words.into(), "1 or 2")?;
-        check((1..=MAX_SPLITS).contains(&a.splits), "splits", a.splits.into(), "1 to 64")?;
-        check(a.split_keys >= 0 && a.split_keys % 64 == 0, "split_keys", a.split_keys.into(), "0 or a multiple of 64")?;
-        check(a.window >= 0, "window", a.window.into(), "0 (none) or more")?;
+        check((1..=MAX_GROUP).contains(&group), "heads", a.heads, "1 to 16 times kv_heads")?;
+        check(a.page_size > 0 && a.page_size % 16 == 0, "page_size", a.page_size, "a multiple of 16")?;
+        check((1..=2).contains(&a.words) || a.ancestors == 0, "words", a.words, "1 or 2")?;
+        check((1..=MAX_SPLITS).contains(&a.splits), "splits", a.splits, "1 to 64")?;
+        check(a.split_keys >= 0 && a.split_keys % 64 == 0, "split_keys", a.split_keys, "0 or a multiple of 64")?;
+        check(a.window >= 0, "window", a.window, "0 (none) or more")?;
         // Within 16 keys the kernel counts bytes in 32 bits.
         for (name, stride) in [("k_stride_token", a.k_stride_token), ("v_stride_token", a.v_stride_token)] {
             check((0..1 << 26).contains(&stride), name, stride, "0 to 2^26 - 1")?;
@@ -110,12 +103,12 @@ impl Plan {
             ("v", a.v, aligned, "an address that is a multiple of 16 (fp8: 8)"),
             ("out", a.out, 8, "an address that is a multiple of 8"),
         ] {
-            check(address % bytes == 0, name, address as i64, expected)?;
+            check(address % bytes == 0, name, format_args!("{address:#x}"), expected)?;
         }
         check(
             a.splits == 1 || (a.partial_out != 0 && a.partial_stats != 0),
             "splits",
-            a.splits.into(),
+            a.splits,
             "1, unless partial_out and partial_stats are given",
         )?;
 
@@ -126,7 +119,7 @@ impl Plan {
         let kv = if cache == Cache::Fp8 { "fp8" } else { q };
         let units = i64::from(a.requests) * i64::from(a.kv_heads) * i64::from(a.splits);
         let layers = (units + 7) / 8;
-        check(layers <= 65535, "requests", a.requests.into(), "at most 524280 requests x kv_heads x splits")?;
+        check(layers <= 65535, "requests", a.requests, "at most 524280 requests x kv_heads x splits")?;
         // Eight neighbouring workgroups run on the eight dies: see the kernel.
         let blocks = (max_rows * group as u32).div_ceil(ROWS);
         let launch = |grid| Geometry { grid, block: THREADS, dynamic_lds: 0 };
@@ -136,7 +129,7 @@ impl Plan {
         check(
             a.splits as u64 * pairs as u64 <= i32::MAX as u64,
             "splits",
-            a.splits.into(),
+            a.splits,
             "splits x rows x heads of at most 2^31 - 1",
         )?;
         let parts = if several { a.splits as usize * pairs } else { 0 };
@@ -152,7 +145,7 @@ impl Plan {
     /// Puts the call on a stream and returns at once.
     ///
     /// # Errors
-    /// [`Error::UnknownKernel`], [`Error::Hip`].
+    /// As [`Device::function`] and [`Device::launch`].
     ///
     /// # Safety
     /// As [`Device::launch`]: the addresses must be valid on the device, with the shapes that `hip/abi.h` states, and lengths within

@@ -113,6 +113,22 @@ impl Memory {
         &self.regions[buffer.index].data
     }
 
+    /// Overwrites a part of a buffer, as a copy from the host does.
+    ///
+    /// # Panics
+    /// When the bytes do not fit.
+    pub fn write(&mut self, buffer: Buffer, offset: usize, bytes: &[u8]) {
+        let region = &mut self.regions[buffer.index];
+        region.data[offset..offset + bytes.len()].copy_from_slice(bytes);
+        region.state[offset..offset + bytes.len()].fill(0);
+    }
+
+    /// Frees a buffer: every access to it becomes a fault. Its address is not used again while later buffers live.
+    pub fn free(&mut self, buffer: Buffer) {
+        let region = &mut self.regions[buffer.index];
+        (region.data, region.state) = (Vec::new(), Vec::new());
+    }
+
     /// Whether every byte of a range was written.
     pub fn is_written(&self, buffer: Buffer, range: std::ops::Range<usize>) -> bool {
         self.regions[buffer.index].state[range].iter().all(|&state| state == 0)
