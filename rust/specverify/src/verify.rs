@@ -151,6 +151,19 @@ pub trait Chooser {
     /// An id below `vocab` drawn with probability proportional to its weight; never one of weight 0. `None`, and no coin used, when
     /// no weight is positive. `weights` is asked for blocks in ascending order; a block may be asked again.
     fn pick(&mut self, stream: Stream, node: u32, vocab: usize, weights: &mut Weights<'_>) -> Option<u32>;
+
+    /// [`Chooser::pick`] where the sums of the blocks of [`BLOCK`] weights are known already, which saves a pass over the row.
+    fn pick_summed(
+        &mut self,
+        stream: Stream,
+        node: u32,
+        vocab: usize,
+        sums: Vec<f64>,
+        weights: &mut Weights<'_>,
+    ) -> Option<u32> {
+        let _ = sums;
+        self.pick(stream, node, vocab, weights)
+    }
 }
 
 /// What a rule decided: the accepted nodes, root first, and one more token.
@@ -163,7 +176,7 @@ pub struct Decision {
 }
 
 /// Ids a block: 8 KiB of f64 on the stack.
-pub(crate) const BLOCK: usize = 1024;
+pub const BLOCK: usize = 1024;
 
 /// The row whose children follow a path.
 fn last_row(path: &[u32]) -> usize {

@@ -52,8 +52,20 @@ impl Chooser for CoinChooser {
             weights(start, block);
             sums.push(sum(block));
         }
+        self.pick_summed(stream, node, vocab, sums, weights)
+    }
+
+    fn pick_summed(
+        &mut self,
+        stream: Stream,
+        node: u32,
+        vocab: usize,
+        sums: Vec<f64>,
+        weights: &mut Weights<'_>,
+    ) -> Option<u32> {
         let mut aim = self.uniform(stream, node) * sums.iter().sum::<f64>();
         let start = BLOCK * hit(&sums, &mut aim)?;
+        let mut block = [0.0; BLOCK];
         let block = &mut block[..BLOCK.min(vocab - start)];
         weights(start, block);
         hit(block, &mut aim).map(|i| (start + i) as u32)
@@ -101,6 +113,20 @@ mod tests {
         }
         assert_eq!(pick(0, &[0.0; 3]), None);
         assert_eq!(pick(0, &[]), None);
+    }
+
+    #[test]
+    fn known_sums_change_no_pick() {
+        let weights: Vec<f64> =
+            (0..2 * BLOCK + 100).map(|i| f64::from((i as u32).wrapping_mul(2_654_435_761) >> 16)).collect();
+        let sums: Vec<f64> = weights.chunks(BLOCK).map(sum).collect();
+        for seed in 0..1000 {
+            let mut chooser = CoinChooser::new(Coins::new(seed), 5);
+            let picked = chooser.pick_summed(Stream::Bonus, 0, weights.len(), sums.clone(), &mut |start, out| {
+                out.copy_from_slice(&weights[start..start + out.len()]);
+            });
+            assert_eq!(picked, pick(seed, &weights));
+        }
     }
 
     #[test]

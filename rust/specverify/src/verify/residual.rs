@@ -29,6 +29,8 @@ pub(super) struct Residual {
     q_left: f64,
     /// A child was taken out and not yet settled.
     due: bool,
+    /// Sums of the blocks of `m`, from when it was last settled; the last step's scale is not in them.
+    sums: Vec<f64>,
 }
 
 /// One rejected child.
@@ -44,7 +46,16 @@ struct Step {
 impl Residual {
     /// The untouched measure `weight * p` of a row.
     pub(super) fn new(row: usize, weight: f64, without_replacement: bool) -> Self {
-        Self { row, initial_weight: weight, weight, without_replacement, steps: Vec::new(), q_left: 1.0, due: false }
+        Self {
+            row,
+            initial_weight: weight,
+            weight,
+            without_replacement,
+            steps: Vec::new(),
+            q_left: 1.0,
+            due: false,
+            sums: Vec::new(),
+        }
     }
 
     pub(super) fn row(&self) -> usize {
@@ -88,18 +99,20 @@ impl Residual {
             return Ok(self.weight);
         }
         let (p, q) = (target.row(self.row)?, drafted.row(self.row)?);
-        let (mut rest, mut q_left) = (0.0, 0.0);
+        let mut q_left = 0.0;
+        self.sums.clear();
         let (mut m, mut drawn) = ([0.0; BLOCK], [0.0; BLOCK]);
         for start in (0..p.vocab()).step_by(BLOCK) {
             let n = BLOCK.min(p.vocab() - start);
             p.read(start, &mut m[..n]);
             q.read(start, &mut drawn[..n]);
             self.apply(start, &mut m[..n], &mut drawn[..n]);
-            rest += sum(&m[..n]);
+            self.sums.push(sum(&m[..n]));
             if self.without_replacement {
                 q_left += sum(&drawn[..n]);
             }
         }
+        let rest: f64 = self.sums.iter().sum();
         // Zero only where m = q and w = 1, and there nothing is rejected but by rounding.
         let kept = rest + 1.0 - self.weight;
         let scale = if kept > 0.0 { 1.0 / kept } else { 1.0 };
@@ -142,7 +155,13 @@ impl Residual {
             q.read(start, drawn);
             self.apply(start, out, drawn);
         };
-        let picked = chooser.pick(Stream::Residual, node, p.vocab(), &mut weights);
+        let scale = self.steps.last().map_or(1.0, |step| step.scale);
+        let picked = if self.due || self.sums.is_empty() {
+            chooser.pick(Stream::Residual, node, p.vocab(), &mut weights)
+        } else {
+            let sums = self.sums.iter().map(|sum| sum * scale).collect();
+            chooser.pick_summed(Stream::Residual, node, p.vocab(), sums, &mut weights)
+        };
         // Nothing is left only where p = q to within rounding: then p is what is left.
         picked
             .or_else(|| chooser.pick(Stream::Residual, node, p.vocab(), &mut |start, out| p.read(start, out)))
