@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,8 +37,8 @@ ENVIRONMENT = {
 }
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line, or what is `given` in its place."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="2 prompts of 32 tokens: a smoke test, not a measurement")
     parser.add_argument(
@@ -52,9 +53,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, default=Path("out"), help="folder for demo.png, demo.html and demo.json (default out)"
     )
-    found = parser.parse_args()
-    found.num_prompts = found.num_prompts or (2 if found.quick else 10)
-    found.max_tokens = found.max_tokens or (32 if found.quick else 96)
+    found = parser.parse_args(given)
+    for name, default in (("num_prompts", 2 if found.quick else 10), ("max_tokens", 32 if found.quick else 96)):
+        if getattr(found, name) is None:
+            setattr(found, name, default)
     for name in ("num_prompts", "max_tokens", "concurrency"):
         if getattr(found, name) < 1:
             parser.error(f"--{name.replace('_', '-')} is {getattr(found, name)}; expected at least 1")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.__main__ import arguments
 from demo.checks import check
 from demo.page import page
 from demo.picture import draw, subtitle, title
@@ -119,3 +120,19 @@ def test_a_checkpoint_is_ready_only_when_whole(tmp_path: Path) -> None:
     assert not is_ready(tmp_path, {"recipe": 1})
     (tmp_path / "READY.json").write_text("{")
     assert not is_ready(tmp_path, {"recipe": 1})
+
+
+@pytest.mark.parametrize("option", ["--num-prompts", "--max-tokens", "--concurrency"])
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_a_count_below_one_is_refused(capsys: pytest.CaptureFixture[str], option: str, value: str) -> None:
+    with pytest.raises(SystemExit) as exited:
+        arguments([option, value])
+    assert exited.value.code == 2
+    assert f"{option} is {value}; expected at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "defaults"), [([], (10, 96)), (["--quick"], (2, 32))])
+def test_counts_have_defaults(given: list[str], defaults: tuple[int, int]) -> None:
+    found = arguments(given)
+    assert (found.num_prompts, found.max_tokens) == defaults
+    assert arguments([*given, "--num-prompts", "1"]).num_prompts == 1
