@@ -181,3 +181,24 @@ def test_ngram_chains_are_vllms(text: list[int], min_n: int, more: int, k: int) 
     drafter = sv.NgramDrafter(min_n=min_n, max_n=min_n + more)
     drafter.start("a", text)
     assert drafter.draft("a", max_tokens=k).tokens == theirs.tolist()
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "said"),
+    [
+        (sv.SuffixDrafter, {"max_depth": 1}, "max_depth is 1; expected a number from 2 to 65536"),
+        (
+            sv.SuffixDrafter,
+            {"max_depth": 4, "min_match": 4},
+            "min_match is 4; expected a number from 1 to 3, below max_depth",
+        ),
+        (sv.SuffixDrafter, {"corpus_bytes": 1}, "corpus_bytes is 1; expected 0 (no corpus) or a number from "),
+        (sv.NgramDrafter, {"min_n": 6}, "min_n is 6; expected a number from 1 to 5 (max_n)"),
+        (sv.NgramDrafter, {"max_n": 0}, "max_n is 0; expected a number from 1 to "),
+    ],
+)
+def test_limits_are_said_in_words(make: Any, options: dict[str, int], said: str) -> None:
+    with pytest.raises(sv.ArgumentError) as raised:
+        make(**options)
+    assert str(raised.value).startswith(said)
+    assert ".." not in str(raised.value)

@@ -93,7 +93,7 @@ def test_malformed_tables_are_named(rows: Any) -> None:
 
 
 def test_total_variation_wants_laws_over_one_set() -> None:
-    with pytest.raises(sv.ShapeError, match="b has shape 2"):
+    with pytest.raises(sv.ShapeError, match="b has length 2"):
         oracle.total_variation(np.ones(3), np.ones(2))
     with pytest.raises(sv.ArgumentError, match="a is"):
         oracle.total_variation([1.0], np.ones(1))  # type: ignore[arg-type]

@@ -210,17 +210,55 @@ def test_compaction_leaves_the_accepted_path_as_a_chain() -> None:
 @pytest.mark.parametrize(
     ("arguments", "keywords", "error", "named"),
     [
-        (([], [[]], []), {}, sv.ShapeError, "paths"),
+        (([], [[]], []), {}, sv.ShapeError, "paths has length 1; expected 0"),
         ((["tree"], [[]], [0]), {}, sv.ArgumentError, r"trees\[0\] is 'tree'"),
         ((7, [], []), {}, sv.ArgumentError, "trees is 7"),
-        (([sv.DraftTree.chain([5])], [[1]], [0]), {}, sv.ArgumentError, r"steps\[0\].path\[0\] is 1"),
+        (
+            ([sv.DraftTree.chain([5])], [[1]], [0]),
+            {},
+            sv.ArgumentError,
+            r"^paths\[0\]\[0\] is 1; expected a child of the root",
+        ),
+        (
+            ([sv.DraftTree.chain([5, 6])] * 2, [[], [0, 0]], [0, 0]),
+            {},
+            sv.ArgumentError,
+            r"^paths\[1\]\[1\] is 0; .* node 0",
+        ),
         (([sv.DraftTree.chain([5])], [[-1]], [0]), {}, sv.ArgumentError, r"paths\[0\]\[0\] is -1"),
         (([sv.DraftTree.chain([5])], [[0]], [-1]), {}, sv.ArgumentError, r"bases\[0\] is -1"),
         (([sv.DraftTree.chain([5])], [[0]], [2**64 - 1]), {}, sv.ArgumentError, r"bases\[0\]"),
-        (([sv.DraftTree.chain([5])], [[0]], [2**63 - 2]), {}, sv.ArgumentError, "a slot is"),
+        (
+            ([sv.DraftTree.chain([5])], [[0]], [2**63 - 1]),
+            {},
+            sv.ArgumentError,
+            r"^bases\[0\] is 9223372036854775807; .* below",
+        ),
+        (
+            ([sv.DraftTree.chain([5])], [[0]], [2**63 - 1]),
+            {"firsts": [2**63 - 1]},
+            sv.ArgumentError,
+            r"bases\[0\] is .* below 2\^63; firsts\[0\] is 9223372036854775807",
+        ),
+        (
+            ([sv.DraftTree.chain([5])], [[0]], [0]),
+            {"pages": [[7, 2**32 - 1]], "page_size": 2**32 - 1},
+            sv.ArgumentError,
+            r"^pages\[0\]\[1\] is 4294967295; expected slots below 2\^63",
+        ),
         (([sv.DraftTree.chain([5])], [[0]], [0]), {"pages": [[1]]}, sv.ArgumentError, "page_size is None"),
-        (([sv.DraftTree.chain([5])], [[0]], [0]), {"pages": [[]], "page_size": 4}, sv.ShapeError, "pages"),
-        (([sv.DraftTree.chain([5])], [[0]], [0]), {"pages": [[0]], "page_size": 0}, sv.ArgumentError, "page_size"),
+        (
+            ([sv.DraftTree.chain([5])], [[0]], [0]),
+            {"pages": [[]], "page_size": 4},
+            sv.ShapeError,
+            r"^pages\[0\] has length 0",
+        ),
+        (
+            ([sv.DraftTree.chain([5])], [[0]], [0]),
+            {"pages": [[0]], "page_size": 0},
+            sv.ArgumentError,
+            "page_size is 0; expected a",
+        ),
     ],
 )
 def test_malformed_steps_are_named(arguments: Any, keywords: Any, error: type[Exception], named: str) -> None:

@@ -1,5 +1,6 @@
 """verify, verify_batch and their kin through the public API: every input gives the right answer or an error of the family."""
 
+import copy
 import math
 import os
 import pickle
@@ -423,7 +424,9 @@ def test_faulty_draft_probs_are_named(fault: float) -> None:
     with pytest.raises(sv.SpecVerifyError, match="draft_probs") as raised:
         sv.verify(some_logits(2), chain, rule="token", draft_probs=q)
     assert isinstance(raised.value, sv.RowError | sv.ArgumentError)
-    with pytest.raises(sv.ArgumentError, match="draft_probs is None"):
+    with pytest.raises(
+        sv.ArgumentError, match=r'draft_probs is None; expected \[1, V\] or \[2, V\] probabilities.*"token"'
+    ):
         sv.verify(some_logits(2), chain, rule="token")
 
 
@@ -796,3 +799,70 @@ def test_lazily_negated_tensors_are_not_read_with_the_wrong_sign() -> None:
     with pytest.raises(sv.ArgumentError, match="resolve_neg"):
         emitted(negated)
     assert emitted(negated.resolve_neg()) == emitted(-some_logits())
+
+
+def test_draft_probs_of_another_shape_say_which_fits() -> None:
+    logits, chain = some_logits(3), sv.DraftTree.chain([1, 2], draws="independent")
+    siblings = sv.DraftTree([1, 2], [-1, -1], draws="independent")
+    for probs in (np.ones(V), np.ones((4, V)), np.ones((1, V))):
+        with pytest.raises(
+            sv.ShapeError, match=rf"has shape \[.*\]; expected \[n, V\] or \[n \+ 1, V\].*n = 2, V = {V}"
+        ):
+            sv.verify(logits, chain, draft_probs=probs)
+        with pytest.raises(sv.ShapeError, match=rf"expected \[n \+ 1, V\] for a tree of n = 2, V = {V}"):
+            sv.verify(logits, siblings, draft_probs=probs)
+
+
+@pytest.mark.parametrize("rule", ["recursive", "traversal", "multipath"])
+def test_a_rule_that_misses_draft_probs_is_named(rule: Any) -> None:
+    tree = sv.DraftTree.from_paths([[1, 2], [3, 4]])
+    with pytest.raises(sv.ArgumentError, match=rf'draft_probs is None; expected \[5, V\] probabilities.*rule "{rule}"'):
+        sv.verify(some_logits(5), tree, rule=rule)
+    nothing = sv.DraftTree([], [], draws="independent")
+    if rule != "multipath":
+        assert len(sv.verify(some_logits(1), nothing, rule=rule).tokens) == 1
+
+
+def test_rows_of_q_are_divided_by_their_sum() -> None:
+    """As the docstring says: scaling a row of q changes nothing."""
+    logits, chain = some_logits(2), sv.DraftTree.chain([1], draws="independent")
+    q = np.full((1, V), 1 / V)
+    for seed in range(50):
+        sampling = sv.SamplingParams(seed=seed)
+        plain, scaled = (sv.verify(logits, chain, draft_probs=probs, sampling=sampling) for probs in (q, q * 8))
+        assert plain.tokens == scaled.tokens
+
+
+OUTCOME_FIELDS = ("tokens", "path", "logprobs", "ranks", "top_logprobs", "finished", "seed", "rule")
+
+
+@pytest.mark.parametrize("rule", ["auto", "greedy", "lossy_typical"])
+@pytest.mark.parametrize("logprobs", [None, 0, 3, -1])
+def test_outcomes_pickle(rule: Any, logprobs: int | None) -> None:
+    sampling = sv.SamplingParams(logprobs=logprobs, top_k=2, seed=3)
+    logits = np.concatenate([some_logits(ROWS)] * 2)
+    logits[ROWS] = np.nan
+    alone = sv.verify(logits[:ROWS], TREE, rule=rule, sampling=sampling, stop_token_ids=range(V))
+    served, failed = sv.verify_batch(logits, [TREE, TREE], rule=rule, samplings=sampling)
+    for copied in (lambda outcome: pickle.loads(pickle.dumps(outcome)), copy.deepcopy):
+        for outcome in (alone, served, failed):
+            again = copied(outcome)
+            assert repr(again) == repr(outcome)
+            for name in OUTCOME_FIELDS:
+                assert getattr(again, name) == getattr(outcome, name)
+        again = copied(failed)
+        assert type(again.error) is sv.RowError
+        assert (str(again.error), again.error.row) == (str(failed.error), 0)
+
+
+def test_a_position_left_out_repeats_the_noise() -> None:
+    """The trap that the docstring of `verify` warns of, and that its default avoids where tokens are given."""
+    logits, nothing, sampling = np.zeros((1, V), np.float32), sv.DraftTree.chain([]), sv.SamplingParams(seed=3)
+    trapped, true, counted = [], [], []
+    for position in range(20):
+        trapped += sv.verify(logits, nothing, sampling=sampling).tokens
+        counted += sv.verify(logits, nothing, sampling=sampling, output_token_ids=true).tokens
+        true += sv.verify(logits, nothing, sampling=sampling, position=position).tokens
+    assert len(set(trapped)) == 1
+    assert counted == true
+    assert len(set(true)) > 2

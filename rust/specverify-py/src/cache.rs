@@ -118,12 +118,15 @@ pub fn compaction_plan(
         check_count(py, name, values.len(), trees.len())?;
         values.iter().enumerate().map(|(b, value)| slot(&format!("{name}[{b}]"), value)).collect()
     };
-    let paths = lists("paths", &paths, "a node id")?;
+    let paths = lists("paths", &paths, "a node id: an int in [0, 2^32)")?;
     let bases = slots("bases", &bases)?;
     let firsts = optional(&firsts).map_or_else(|| Ok(vec![0; trees.len()]), |firsts| slots("firsts", firsts))?;
     let pages = optional(&pages).map(|pages| lists("pages", pages, "a page: an int in [0, 2^32)")).transpose()?;
     let page_size = match (optional(&page_size), &pages) {
-        (Some(size), _) => integer::<u32>("page_size", size, "a number of slots: an int, at least 1")?,
+        (Some(size), _) => match integer::<u32>("page_size", size, PAGE_SIZE)? {
+            0 => return Err(refuse("page_size", size, PAGE_SIZE)),
+            slots => slots,
+        },
         (None, None) => 1,
         (None, Some(_)) => {
             return Err(exception(
@@ -144,11 +147,48 @@ pub fn compaction_plan(
             },
         })
         .collect();
-    let plan = specverify::cache::CompactionPlan::new(&steps).or_raise(py)?;
-    let moved = plan.moves.iter().flat_map(|&(from, to)| [from, to]);
-    let ends = plan.freed.iter().map(|range| range.end);
-    match moved.chain(plan.kept.iter().copied()).chain(ends).find(|&slot| i64::try_from(slot).is_err()) {
-        None => Ok(CompactionPlan(plan)),
-        Some(slot) => Err(exception(py, &Error::argument("a slot", slot, SLOT))),
+    for (b, step) in steps.iter().enumerate() {
+        check_slots(b, step).or_raise(py)?;
     }
+    specverify::cache::CompactionPlan::new(&steps).map_err(as_arguments).or_raise(py).map(CompactionPlan)
+}
+
+const PAGE_SIZE: &str = "a number of slots: an int in [1, 2^32)";
+
+/// Every slot of a step fits int64, logical and physical.
+fn check_slots(b: usize, step: &Step<'_>) -> specverify::Result<()> {
+    const END: u64 = 1 << 63;
+    let rows = step.tree.rows() as u64;
+    match step.slots {
+        Slots::Linear { first } if first.saturating_add(step.base).saturating_add(rows) > END => {
+            let expected = format!("the step's {rows} slots below 2^63; firsts[{b}] is {first}");
+            Err(Error::argument(format!("bases[{b}]"), step.base, expected))
+        }
+        Slots::Paged { .. } if step.base + rows > END => {
+            Err(Error::argument(format!("bases[{b}]"), step.base, format!("the step's {rows} slots below 2^63")))
+        }
+        Slots::Paged { pages, page_size } => {
+            let beyond = |&page: &u32| (u64::from(page) + 1) * u64::from(page_size) > END;
+            match pages.iter().position(beyond) {
+                Some(i) => {
+                    let expected = format!("slots below 2^63 with a page_size of {page_size}");
+                    Err(Error::argument(format!("pages[{b}][{i}]"), pages[i], expected))
+                }
+                None => Ok(()),
+            }
+        }
+        Slots::Linear { .. } => Ok(()),
+    }
+}
+
+/// The crate takes one list of steps and says `steps[2].path[0]`; here that is `paths[2][0]`.
+fn as_arguments(mut error: Error) -> Error {
+    if let Error::Argument { argument, .. } | Error::Shape { argument, .. } = &mut error
+        && let Some((b, field)) = argument.strip_prefix("steps[").and_then(|rest| rest.split_once("]."))
+    {
+        let (field, index) = field.split_at(field.find('[').unwrap_or(field.len()));
+        let plural = if field.ends_with('s') { "" } else { "s" };
+        *argument = format!("{field}{plural}[{b}]{index}");
+    }
+    error
 }

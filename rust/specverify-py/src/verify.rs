@@ -1,7 +1,7 @@
 //! `verify` and `verify_batch`.
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyTuple};
 use specverify::Error;
 use specverify::request::Request;
 use specverify::rows::{LogprobsMode, Matrix};
@@ -13,7 +13,7 @@ use crate::couple::POSITION;
 use crate::errors::{OrRaise, exception};
 use crate::params::SamplingParams;
 
-/// What a step of one request emitted, or why it emitted nothing.
+/// What a step of one request emitted, or why it emitted nothing. Immutable; can be pickled.
 #[pyclass(frozen, module = "specverify")]
 #[derive(Debug)]
 pub struct Outcome {
@@ -100,7 +100,54 @@ impl Outcome {
             Err(error) => format!("Outcome(error={}, seed={})", crate::args::shown(error.bind(py)), self.seed),
         }
     }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let (py, class, outcome) = (slf.py(), slf.get_type(), slf.get());
+        match &outcome.result {
+            Err(error) => (class.getattr("_failed")?, (outcome.seed, error.clone_ref(py))).into_pyobject(py),
+            Ok(step) => {
+                let parameters = match step.rule {
+                    specverify::verify::Rule::LossyTypical { epsilon, delta } => Some((epsilon, delta)),
+                    _ => None,
+                };
+                let rows = step.logprobs.as_ref();
+                let logprobs: Option<Vec<LogprobsRow>> =
+                    rows.map(|rows| rows.iter().map(|row| (row.token, row.rank, row.top.clone())).collect());
+                let rule = (step.rule.name(), parameters);
+                let state = (outcome.seed, &step.tokens, &step.path, step.finished, rule, logprobs);
+                (class.getattr("_emitted")?, state).into_pyobject(py)
+            }
+        }
+    }
+
+    #[staticmethod]
+    fn _failed(seed: u64, error: Py<PyAny>) -> Self {
+        Self { seed, result: Err(error) }
+    }
+
+    #[staticmethod]
+    fn _emitted(
+        py: Python<'_>,
+        seed: u64,
+        tokens: Vec<u32>,
+        path: Vec<u32>,
+        finished: bool,
+        rule: (String, Option<(f64, f64)>),
+        logprobs: Option<Vec<LogprobsRow>>,
+    ) -> PyResult<Self> {
+        let rule = match rule {
+            (_, Some((epsilon, delta))) => specverify::verify::Rule::LossyTypical { epsilon, delta },
+            (name, None) => name.parse().or_raise(py)?,
+        };
+        let row = |(token, rank, top)| specverify::rows::Logprobs { token, rank, top };
+        let logprobs = logprobs.map(|rows| rows.into_iter().map(row).collect());
+        let step = specverify::request::Outcome { path, tokens, logprobs, finished, rule, seed };
+        Ok(Self { seed, result: Ok(step) })
+    }
 }
+
+/// [`specverify::rows::Logprobs`] as it is pickled.
+type LogprobsRow = (f32, u32, Vec<(u32, f32)>);
 
 /// A `rule` argument: a rule, or the choice that `auto` makes of each request.
 #[derive(Debug, Clone, Copy)]
@@ -231,9 +278,16 @@ fn check_rows(py: Python<'_>, name: &str, view: &View, fits: bool, expected: usi
 
 /// q of one request: [n + 1, V], or [n, V] for a chain.
 fn draft_view(name: &str, value: &Bound<'_, PyAny>, tree: &AnyTree, vocab: usize) -> PyResult<View> {
-    let view = View::matrix(name, value, Holds::Probabilities, "[n + 1, V]")?;
     let rows = tree.rows();
-    check_rows(value.py(), name, &view, view.rows() == rows || tree.is_chain() && view.rows() + 1 == rows, rows)?;
+    let expected = match tree.is_chain() {
+        true => format!("[n, V] or [n + 1, V] for a chain of n = {}, V = {vocab}", rows - 1),
+        false => format!("[n + 1, V] for a tree of n = {}, V = {vocab}", rows - 1),
+    };
+    let view = View::matrix(name, value, Holds::Probabilities, &expected)?;
+    if view.rows() != rows && !(tree.is_chain() && view.rows() + 1 == rows) {
+        let found = format!("[{}, {}]", view.rows(), view.columns());
+        return Err(exception(value.py(), &Error::shape(name, found, expected)));
+    }
     check_vocab(value.py(), name, &view, vocab)?;
     Ok(view)
 }
@@ -251,12 +305,15 @@ fn draft_view(name: &str, value: &Bound<'_, PyAny>, tree: &AnyTree, vocab: usize
 ///     'greedy', 'target_only', 'token', 'block', 'recursive', 'traversal', 'multipath', 'lossy_typical'; 'auto' is greedy at
 ///     temperature 0, block or traversal for drawn trees that come with `draft_probs`, and target_only otherwise.
 /// draft_probs : array or tensor of float32, float16, bfloat16 or float64, optional
-///     [n + 1, V] probabilities: row r is what the children of row r were drawn from. Rows without children are not read;
-///     [n, V] is accepted for a chain.
+///     [n + 1, V] probabilities (no logits): row r is what the children of row r were drawn from, after the drafter's own temperature
+///     and filters. Rows without children are not read; [n, V] is accepted for a chain. A row that is read is divided by its sum, in
+///     float64, so it need not add up to 1; NaN, a negative or infinite entry or a sum of 0 is a RowError.
 /// sampling : SamplingParams, optional
 ///     `SamplingParams()` by default. Without a seed a fresh one is drawn; `Outcome.seed` has it.
 /// position : int, optional
-///     Position of the first token this step emits. By default the number of prompt and output tokens given.
+///     Position in the whole text of the first token this step emits. Seed and position decide the noise. By default it is the number
+///     of prompt and output tokens given, so 0 where none are: a loop with a fixed seed that passes neither repeats the noise of its
+///     first step in every step, and its text is no sample of the model's law. Pass the true position.
 /// prompt_token_ids, output_token_ids : sequence of int, default ()
 ///     Tokens before this step, for penalties, bad words and min_tokens.
 /// stop_token_ids : sequence of int, default ()
@@ -434,7 +491,7 @@ impl DraftProbs {
 /// samplings : sequence of SamplingParams, or SamplingParams, optional
 ///     One a request, or one for all. Log-probabilities are computed where `logprobs` is not None.
 /// positions : sequence of int, optional
-///     As `position` in `verify`.
+///     As `position` in `verify`, where it says what goes wrong when a loop leaves it out.
 /// prompt_token_ids, output_token_ids, stop_token_ids : sequence of sequences of int, optional
 ///     One a request; an entry may be None.
 /// logprobs_mode : {'raw_logprobs', 'processed_logprobs'}, default 'raw_logprobs'

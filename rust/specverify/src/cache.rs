@@ -70,7 +70,10 @@ impl Step<'_> {
                 return Err(Error::argument(
                     format!("steps[{b}].path[{d}]"),
                     node,
-                    format!("a child of node {parent} in a tree of {} nodes", self.tree.len()),
+                    match parent {
+                        ROOT => format!("a child of the root in a tree of {} nodes", self.tree.len()),
+                        node => format!("a child of node {node} in a tree of {} nodes", self.tree.len()),
+                    },
                 ));
             }
             parent = node as i32;

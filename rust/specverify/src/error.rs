@@ -20,13 +20,13 @@ pub enum Error {
         expected: String,
     },
     /// An array has the wrong number of elements or dimensions.
-    #[error("{argument} has shape {value}; expected {expected}")]
+    #[error("{argument} has {} {value}; expected {expected}", measure(value))]
     Shape {
         /// Name of the argument.
         argument: String,
-        /// The offending shape.
+        /// The offending shape, in brackets, or length.
         value: String,
-        /// The expected shape.
+        /// The expected one.
         expected: String,
     },
     /// An array has an element type that is not read.
@@ -69,6 +69,11 @@ pub enum Error {
         /// What is wrong with it.
         fault: RowFault,
     },
+}
+
+/// What a [`Error::Shape`] speaks of.
+fn measure(value: &str) -> &'static str {
+    if value.starts_with('[') { "shape" } else { "length" }
 }
 
 /// What a row may hold.

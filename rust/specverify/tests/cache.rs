@@ -166,11 +166,11 @@ fn a_plan_names_what_is_wrong() {
     );
     assert_eq!(
         message(plan(&[2], 0, linear)),
-        "steps[0].path[0] is 2; expected a child of node -1 in a tree of 3 nodes"
+        "steps[0].path[0] is 2; expected a child of the root in a tree of 3 nodes"
     );
     assert_eq!(
         message(plan(&[9], 0, linear)),
-        "steps[0].path[0] is 9; expected a child of node -1 in a tree of 3 nodes"
+        "steps[0].path[0] is 9; expected a child of the root in a tree of 3 nodes"
     );
     assert_eq!(
         message(plan(&[], u64::MAX, linear)),
@@ -182,6 +182,6 @@ fn a_plan_names_what_is_wrong() {
     assert_eq!(message(plan(&[], 0, paged(&[0], 0))), "steps[0].page_size is 0; expected at least 1 slot a page");
     assert_eq!(
         message(plan(&[], 14, paged(&[3], 16))),
-        "steps[0].pages has shape 1; expected at least 2 pages of 16 for 18 slots"
+        "steps[0].pages has length 1; expected at least 2 pages of 16 for 18 slots"
     );
 }

@@ -286,10 +286,10 @@ fn a_shape_names_what_is_wrong() {
     assert_eq!(message(Shape::from_ranks(&[vec![0], vec![0]])), "draft tree: paths[1] is [0]; expected each path once");
     assert_eq!(message(Shape::from_ranks(&[vec![]])), "draft tree: paths[0] is []; expected at least one rank");
     let shape = Shape::from_ranks(&[vec![0], vec![1], vec![1, 0]]).unwrap();
-    assert_eq!(message(shape.fill(&[[5, 6]])), "candidates has shape 1; expected 2 depths");
+    assert_eq!(message(shape.fill(&[[5, 6]])), "candidates has length 1; expected 2 depths");
     assert_eq!(
         message(shape.fill(&[vec![5, 6], vec![]])),
-        "candidates[1] has shape 0; expected at least 1 tokens, as many as the shape has ranks there"
+        "candidates[1] has length 0; expected at least 1 tokens, as many as the shape has ranks there"
     );
     assert_eq!(
         message(shape.fill(&[vec![5, 5], vec![1]])),
@@ -327,13 +327,13 @@ fn builders_name_what_is_wrong() {
     assert_eq!(message(Candidates::new(&tokens, &[-1.0; 4], 0)), "k is 0; expected at least 1 candidate a depth");
     assert_eq!(
         message(Candidates::new(&tokens, &[-1.0; 4], 3)),
-        "tokens has shape 4; expected depth x k with k = 3 and at least one depth"
+        "tokens has length 4; expected depth x k with k = 3 and at least one depth"
     );
     assert_eq!(
         message(Candidates::new(&[], &[], 3)),
-        "tokens has shape 0; expected depth x k with k = 3 and at least one depth"
+        "tokens has length 0; expected depth x k with k = 3 and at least one depth"
     );
-    assert_eq!(message(Candidates::new(&tokens, &[-1.0; 3], 2)), "logprobs has shape 3; expected 4 (one a token)");
+    assert_eq!(message(Candidates::new(&tokens, &[-1.0; 3], 2)), "logprobs has length 3; expected 4 (one a token)");
     assert_eq!(
         message(Candidates::new(&tokens, &[-1.0, -1.0, 0.5, -1.0], 2)),
         "draft tree: logprobs[1][0] is 0.5; expected a log-probability: at most 0, no NaN"
@@ -350,14 +350,14 @@ fn builders_name_what_is_wrong() {
     }
     assert_eq!(
         message(lattice(&good, &[-1.0; 3], 4)),
-        "transitions has shape 3; expected 4 = (depth - 1) x k x k with depth = 2 and k = 2"
+        "transitions has length 3; expected 4 = (depth - 1) x k x k with depth = 2 and k = 2"
     );
     assert_eq!(message(Beam::new(0)), "width is 0; expected at least 1 node to expand a depth");
     let mut beam = Beam::new(3).unwrap();
     beam.expand(&[1, 2], &[-1.0, -2.0]).unwrap();
     assert_eq!(
         message(beam.expand(&[1, 2, 3], &[-1.0; 3])),
-        "tokens has shape 3; expected frontier x k with 2 frontier nodes, k >= 1"
+        "tokens has length 3; expected frontier x k with 2 frontier nodes, k >= 1"
     );
     assert_eq!(
         message(beam.expand(&[1, 2, 3, 3], &[-1.0; 4])),
@@ -365,7 +365,7 @@ fn builders_name_what_is_wrong() {
     );
     assert_eq!(
         message(DraftTree::<Paths>::from_paths(&[1, 2, 3], 2)),
-        "paths has shape 3; expected K x depth with K >= 1 and depth = 2"
+        "paths has length 3; expected K x depth with K >= 1 and depth = 2"
     );
     assert_eq!(message(DraftTree::<Paths>::from_paths(&[1, 2], 0)), "depth is 0; expected at least 1 token a path");
     assert_eq!(

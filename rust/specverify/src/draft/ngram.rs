@@ -92,12 +92,12 @@ impl NgramDrafter {
     /// # Errors
     /// [`Error::Argument`] that names the field of `config`.
     pub fn new(config: NgramConfig) -> Result<Self> {
-        if config.min_n < 1 || config.min_n > config.max_n {
-            let expected = format!("a number in 1..={} (max_n)", config.max_n);
-            return Err(Error::argument("min_n", config.min_n, expected));
+        if !(1..=MAX_N).contains(&config.max_n) {
+            return Err(Error::argument("max_n", config.max_n, format!("a number from 1 to {MAX_N}")));
         }
-        if config.max_n > MAX_N {
-            return Err(Error::argument("max_n", config.max_n, format!("at most {MAX_N}")));
+        if !(1..=config.max_n).contains(&config.min_n) {
+            let expected = format!("a number from 1 to {} (max_n)", config.max_n);
+            return Err(Error::argument("min_n", config.min_n, expected));
         }
         Ok(Self { config, requests: Requests::default(), hasher: DefaultHashBuilder::default() })
     }

@@ -79,13 +79,13 @@ impl SuffixDrafter {
     /// [`Error::Argument`] that names the field of `config`.
     pub fn new(config: SuffixConfig) -> Result<Self> {
         if !(2..=MAX_DEPTH).contains(&config.max_depth) {
-            return Err(Error::argument("max_depth", config.max_depth, format!("a number in 2..={MAX_DEPTH}")));
+            return Err(Error::argument("max_depth", config.max_depth, format!("a number from 2 to {MAX_DEPTH}")));
         }
         if !(1..config.max_depth).contains(&config.min_match) {
             return Err(Error::argument(
                 "min_match",
                 config.min_match,
-                format!("a number in 1..{} (max_depth)", config.max_depth),
+                format!("a number from 1 to {}, below max_depth", config.max_depth - 1),
             ));
         }
         if !(config.max_spec_factor >= 0.0 && config.max_spec_factor.is_finite()) {
@@ -98,7 +98,7 @@ impl SuffixDrafter {
             return Err(Error::argument("min_token_prob", config.min_token_prob, "a number in [0, 1]"));
         }
         if config.corpus_bytes != 0 && !(MIN_CORPUS_BYTES..=MAX_CORPUS_BYTES).contains(&config.corpus_bytes) {
-            let expected = format!("0 (no corpus) or a number in {MIN_CORPUS_BYTES}..={MAX_CORPUS_BYTES}");
+            let expected = format!("0 (no corpus) or a number from {MIN_CORPUS_BYTES} to {MAX_CORPUS_BYTES}");
             return Err(Error::argument("corpus_bytes", config.corpus_bytes, expected));
         }
         // The corpus is allocated when the first request ends, and would take the process with it.

@@ -77,8 +77,8 @@ impl<'a> Matrix<'a> {
         if needed.is_none_or(|needed| needed > values.len()) {
             return Err(Error::shape(
                 "logits",
-                format!("{} elements", values.len()),
-                format!("{} with a row stride of {row_stride}", shape()),
+                values.len(),
+                format!("elements for {} with a row stride of {row_stride}", shape()),
             ));
         }
         Ok(Self { values, rows, vocab, row_stride })

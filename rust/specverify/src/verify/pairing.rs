@@ -195,6 +195,9 @@ pub fn decide<T: Target, Q: Drafted>(
     chooser: &mut impl Chooser,
 ) -> Result<Decision> {
     rule.check(tree)?;
+    if drafted.is_none() && rule.reads_draft_probs() && !tree.is_empty() {
+        return Err(missing_draft_probs(rule, tree));
+    }
     match (rule, tree) {
         (Rule::Greedy, tree) => greedy::verify(target, tree),
         (Rule::TargetOnly, tree) => target_only::verify(target, tree),
@@ -221,7 +224,16 @@ pub fn decide<T: Target, Q: Drafted>(
     }
 }
 
-/// q that may be missing: an error only where it is read, so rules that don't and empty trees do without.
+fn missing_draft_probs(rule: Rule, tree: &Topology) -> Error {
+    let (rows, name) = (tree.rows(), rule.name());
+    let shape = if tree.is_chain() { format!("[{}, V] or [{rows}, V]", rows - 1) } else { format!("[{rows}, V]") };
+    let expected = format!(
+        "{shape} probabilities, row r being what the children of row r were drawn from: rule {name:?} reads them"
+    );
+    Error::argument("draft_probs", "None", expected)
+}
+
+/// q that may be missing: [`decide`] has seen that there is one, or that there is nothing to read it for.
 impl<Q: Drafted> Drafted for Option<&Q> {
     type Row<'a>
         = Q::Row<'a>
@@ -229,10 +241,7 @@ impl<Q: Drafted> Drafted for Option<&Q> {
         Self: 'a;
 
     fn row(&self, row: usize) -> Result<Self::Row<'_>> {
-        self.ok_or_else(|| {
-            Error::argument("draft_probs", "None", "what the drafts were drawn from: the rule reads it")
-        })?
-        .row(row)
+        self.ok_or_else(|| Error::argument("draft_probs", "None", format!("a row {row}: it has children")))?.row(row)
     }
 }
 
