@@ -1,10 +1,15 @@
 """The Python in the documentation runs, and the links lead somewhere."""
 
+import ast
+import inspect
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from specverify.vllm.drafters import IndexProposer, NgramProposer, SuffixProposer
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -74,3 +79,25 @@ def test_releases_wait_for_their_names() -> None:
         assert needs in needed
         needed.add(job.split(":")[0])
     assert {"pypi", "crates"} < needed
+
+
+@pytest.mark.parametrize("proposer", [SuffixProposer, NgramProposer], ids=lambda proposer: proposer.__name__)
+def test_options_have_the_defaults_of_the_table(proposer: type[IndexProposer]) -> None:
+    """parameters.md names every option of a proposer with its default."""
+    page = (ROOT / "docs" / "parameters.md").read_text()
+    table = re.search(rf"^`{proposer.__name__}` takes .*?\n\n(.*?)\n\n", page, flags=re.DOTALL | re.MULTILINE)
+    assert table is not None
+    shown = {}
+    for row in table[1].splitlines()[2:]:
+        names, defaults = row.split("|")[1:3]
+        values = ast.literal_eval(f"[{defaults.replace('`', '')}]")
+        shown |= dict(zip(re.findall(r"`(\w+)`", names), values, strict=True))
+    signature = inspect.signature(proposer.DRAFTER).parameters
+    assert shown == {name: signature[name].default for name in proposer.OPTIONS}
+
+
+def test_the_example_of_options_is_served() -> None:
+    """The JSON of parameters.md is JSON, and the proposer takes it."""
+    page = (ROOT / "docs" / "parameters.md").read_text()
+    [given] = re.findall(r"--additional-config '({.*?})'\n", page)
+    SuffixProposer.check(json.loads(given)["specverify"])

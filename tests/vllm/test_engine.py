@@ -8,6 +8,7 @@ draws agree with probability of about 1/100 a token, and each case compares hund
 
 from __future__ import annotations
 
+import logging
 import random
 from typing import Any
 
@@ -96,6 +97,21 @@ def test_a_proposer_that_drafts_nothing_is_the_reference_run(engine: Engine, ref
     with reference_engine.counting() as counts:
         assert reference_engine.texts(requests) == texts
     assert counts.drafted == 0
+
+
+def test_start_up_says_who_verifies_and_nothing_untrue(reference_engine: Engine, stock_engine: Engine) -> None:
+    """One line of ours where we are chosen; vLLM's warning that min_p and logit_bias don't work is not true there."""
+    [line] = [line for line in reference_engine.said if "specverify verifies" in line]
+    assert line.startswith(
+        "specverify verifies every request: proposer specverify.vllm.NoProposer, num_speculative_tokens 4, rule target_only"
+    )
+    assert not [line for line in reference_engine.said if "won't work" in line]
+    assert not [line for line in stock_engine.said if "specverify verifies" in line]
+    assert len(stock_engine.said) > 5
+    # The filter is gone: an engine with other drafts in this process is warned as ever.
+    source = logging.getLogger("vllm.v1.sample.logits_processor")
+    assert not source.filters
+    assert source.filter(logging.makeLogRecord({"msg": "min_p and logit_bias parameters won't work"}))
 
 
 def test_seed_does_not_depend_on_the_batch(engine: Engine) -> None:

@@ -70,11 +70,36 @@ def test_min_p_and_logit_bias_are_served(tiny_model: str) -> None:
         ({"additional_config": {"specverify": {"min_token_prob": 2}}}, "min_token_prob"),
         ({"additional_config": {"specverify": {"max_depth": "deep"}}}, "specverify"),
         ({"additional_config": {"specverify": 5}}, "is 5: expected an object"),
+        *(
+            ({"additional_config": {key: {"max_depth": 9}}}, f"has the key '{key}': expected 'specverify'")
+            for key in ("specverfy", "spec_verify", "SpecVerify", "sepcverify")
+        ),
     ],
 )
 def test_start_up_refusals_name_the_reason(tiny_model: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(Exception, match=reason):
         config(tiny_model, **options)
+
+
+def test_keys_of_others_are_left_alone(tiny_model: str) -> None:
+    others = {"speculative": 1, "verify": {"x": 1}, "kda_prefill_backend": "auto", "": 0}
+    assert config(tiny_model, additional_config=others).parallel_config.worker_cls.startswith("specverify.")
+    assert config(tiny_model, None, additional_config={"specverfy": {}}).scheduler_config.scheduler_cls is None
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        ("specverify.vllm.SufixProposer", r" \(did you mean specverify\.vllm\.SuffixProposer\?\)"),
+        ("specverify.SuffixProposer", r" \(did you mean specverify\.vllm\.SuffixProposer\?\)"),
+        ("specverify.vllm.plugin.Refused", ""),
+        ("specverify.vlm.NgramProposer", r" \(did you mean specverify\.vllm\.NgramProposer\?\)"),
+    ],
+)
+def test_a_misspelt_proposer_is_refused_with_those_there_are(tiny_model: str, model: str, hint: str) -> None:
+    known = r"specverify\.vllm\.NgramProposer, specverify\.vllm\.NoProposer, specverify\.vllm\.SuffixProposer"
+    with pytest.raises(Exception, match=f"model is '{model}': expected one of {known}, or .* your own{hint}"):
+        config(tiny_model, {**SUFFIX, "model": model})
 
 
 def test_v2_runner_is_refused(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:

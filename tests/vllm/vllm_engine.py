@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -41,29 +42,50 @@ class Counts:
     preempted: int = 0
 
 
+@contextmanager
+def _listening(said: list[str]) -> Iterator[None]:
+    """Collect what vLLM logs at INFO and above."""
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    logger, listener = logging.getLogger("vllm"), Listener()
+    level = logger.level
+    logger.addHandler(listener)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(listener)
+
+
 class Engine:
-    """An `LLM` over token ids."""
+    """An `LLM` over token ids. `said` is what was logged while it started."""
 
     def __init__(self, model: str, proposer: str | None, **options: Any) -> None:
         from vllm import LLM
 
         speculative = {"method": "custom_class", "model": proposer, "num_speculative_tokens": 4}
-        self.llm = LLM(
-            model=model,
-            dtype="float32",
-            enforce_eager=True,
-            seed=0,
-            disable_log_stats=False,
-            **{
-                "max_model_len": 256,
-                "max_num_seqs": 8,
-                "max_num_batched_tokens": 64,  # long prompts are prefilled in chunks
-                "num_gpu_blocks_override": 64,
-                "enable_prefix_caching": False,
-                "speculative_config": speculative if proposer else None,
-                **options,
-            },
-        )
+        self.said: list[str] = []
+        with _listening(self.said):
+            self.llm = LLM(
+                model=model,
+                dtype="float32",
+                enforce_eager=True,
+                seed=0,
+                disable_log_stats=False,
+                **{
+                    "max_model_len": 256,
+                    "max_num_seqs": 8,
+                    "max_num_batched_tokens": 64,  # long prompts are prefilled in chunks
+                    "num_gpu_blocks_override": 64,
+                    "enable_prefix_caching": False,
+                    "speculative_config": speculative if proposer else None,
+                    **options,
+                },
+            )
 
     @property
     def runner(self) -> Any:

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 TokenTable = npt.NDArray[np.int32]
 
+KEY = "specverify"
+"""Of ``additional_config``: what stands under it are a proposer's options."""
+
+
+def options(vllm_config: VllmConfig) -> Any:
+    """Return what ``additional_config`` holds under `KEY`: a dict where it is well formed, an empty one where there is nothing."""
+    given = vllm_config.additional_config
+    return given.get(KEY, {}) if isinstance(given, dict) else {}
+
 
 class Proposer:
     """Base of all proposers: knows the runner, the limits of a draft, and nothing of how to draft.
@@ -144,8 +153,7 @@ class IndexProposer(Proposer):
 
     def __init__(self, vllm_config: VllmConfig) -> None:
         super().__init__(vllm_config)
-        options = (vllm_config.additional_config or {}).get("specverify", {})
-        self._drafter = self.DRAFTER(**options)
+        self._drafter = self.DRAFTER(**options(vllm_config))
         # By request id: the runner's record, and how many of its tokens are indexed.
         self._indexed: dict[str, tuple[Any, int]] = {}
 

@@ -19,6 +19,7 @@ specverify proposer:
 from __future__ import annotations
 
 import logging
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -61,10 +62,36 @@ def _resolve(path: str) -> type[Proposer] | None:
     return named if isinstance(named, type) and issubclass(named, Proposer) else None
 
 
+def refuse_misspelt_proposer(speculative_config: SpeculativeConfig | None) -> None:
+    """Raise `Refused` where a name in this package leads to no proposer: vLLM would find out when the model is loaded."""
+    if speculative_config is None or speculative_config.method != "custom_class":
+        return
+    path = str(speculative_config.model)
+    if path.partition(".")[0] != "specverify" or _resolve(path) is not None:
+        return
+    import specverify.vllm
+
+    known = {name: f"specverify.vllm.{name}" for name in specverify.vllm.__all__}
+    meant = get_close_matches(path.rpartition(".")[2], known, n=1)
+    hint = f" (did you mean {known[meant[0]]}?)" if meant else ""
+    raise Refused(
+        f"speculative_config.model is {path!r}: expected one of {', '.join(known.values())}, or the dotted name of a class of "
+        f"your own{hint}"
+    )
+
+
 def refuse_options(vllm_config: VllmConfig, proposer: type[Proposer]) -> None:
-    """Raise `Refused` for an unknown option (named, with the known ones) or a value out of its domain."""
-    given = (vllm_config.additional_config or {}).get("specverify", {})
-    where = "additional_config['specverify']"
+    """Raise `Refused` for an unknown option (named, with the known ones), a value out of its domain, or a misspelt key."""
+    from specverify.vllm.drafters import KEY, options
+
+    beside = vllm_config.additional_config
+    for key in beside if isinstance(beside, dict) else ():
+        if key != KEY and _resembles(str(key), KEY):  # any other key is vLLM's or another plug-in's
+            raise Refused(
+                f"additional_config has the key {key!r}: expected {KEY!r}, under which the proposer's options stand"
+            )
+    given = options(vllm_config)
+    where = f"additional_config[{KEY!r}]"
     if not isinstance(given, dict):
         raise Refused(f"{where} is {given!r}: expected an object with some of {list(proposer.OPTIONS)}")
     if unknown := sorted(set(given) - set(proposer.OPTIONS)):
@@ -73,6 +100,11 @@ def refuse_options(vllm_config: VllmConfig, proposer: type[Proposer]) -> None:
         proposer.check(given)
     except (SpecVerifyError, TypeError) as error:
         raise Refused(f"{where}: {error}") from error
+
+
+def _resembles(word: str, name: str) -> bool:
+    plain = word.lower().replace("_", "").replace("-", "")
+    return SequenceMatcher(None, plain, name).ratio() > 0.8
 
 
 def refuse_unservable(vllm_config: VllmConfig) -> None:
@@ -169,6 +201,8 @@ def _wrap_platform(platform: type[Any]) -> None:
         if proposer is not None:
             refuse_unservable(vllm_config)
             refuse_options(vllm_config, proposer)
+        else:
+            refuse_misspelt_proposer(vllm_config.speculative_config)
         original(vllm_config)
         if proposer is not None:
             select(vllm_config)

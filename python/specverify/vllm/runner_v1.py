@@ -8,7 +8,8 @@ The V1 runner samples through `runner.sampler` (no drafts; not used by recent ve
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 logger = logging.getLogger(__name__)
+# Below vLLM's own logger, which has the handler and the level; what others say at INFO is not shown.
+status = logging.getLogger("vllm.specverify")
 
 _NO_TOKENS = np.empty(0, dtype=np.int32)
 
@@ -36,8 +39,17 @@ class CPUWorker(VllmCPUWorker):  # type: ignore[misc]
 
     def init_device(self) -> None:
         """Build vLLM's runner, then put our sampler in and tell the proposer where requests live."""
-        super().init_device()
+        with _no_word_of_min_p_and_logit_bias():
+            super().init_device()
         self.specverify = RunnerSampler(self.model_runner)
+        if self.rank == 0:
+            speculative = self.vllm_config.speculative_config
+            status.info(
+                "specverify verifies every request: proposer %s, num_speculative_tokens %d, rule target_only (greedy at "
+                "temperature 0); min_p and logit_bias are served",
+                speculative.model,
+                speculative.num_speculative_tokens,
+            )
 
     def sample_tokens(self, grammar_output: GrammarOutput | None) -> ModelRunnerOutput:
         """As vLLM, with the requests that could not be served named on the output (see `scheduler`)."""
@@ -45,6 +57,21 @@ class CPUWorker(VllmCPUWorker):  # type: ignore[misc]
         if errors := self.specverify.take_errors():
             setattr(output, ERRORS, errors)
         return output
+
+
+@contextmanager
+def _no_word_of_min_p_and_logit_bias() -> Iterator[None]:
+    """Drop vLLM's warning at start-up that these don't work with speculative decoding. With our sampler they do."""
+
+    def is_true(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("min_p and logit_bias parameters won't work")
+
+    source = logging.getLogger("vllm.v1.sample.logits_processor")
+    source.addFilter(is_true)
+    try:
+        yield
+    finally:
+        source.removeFilter(is_true)
 
 
 class RunnerSampler:
