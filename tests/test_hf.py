@@ -419,3 +419,14 @@ def test_a_missing_package_is_named_with_the_way_to_install_it(missing):
         f"ImportError: specverify.hf needs {missing}, which is not installed: pip install "
         + " ".join(f"'{requirement}'" for requirement in wanted)
     )
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "recursive", "traversal", "multipath"])
+@pytest.mark.parametrize("drafter", ["ngram", TextDrafter("suffix")], ids=["ngram", "TextDrafter"])
+def test_a_ratio_rule_without_a_drafting_model_is_refused_at_once(monkeypatch, rule, drafter):
+    """Not at the first step that happens to draft something."""
+    monkeypatch.setattr(target(), "forward", None)
+    with pytest.raises(
+        sv.PairingError, match=f"rule '{rule}' can't verify drafter '(ngram|suffix)'.*expected one of 'auto'"
+    ):
+        generate(target(), [1, 2], drafter=drafter, rule=rule, max_new_tokens=1)

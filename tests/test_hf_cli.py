@@ -29,6 +29,7 @@ def folders(tmp_path_factory):
     first_layers(target, 1).save_pretrained(root / "other")
     save_tokenizer(root / "other", WORDS[::-1])
     target.save_pretrained(root / "bare")
+    (root / "empty").mkdir()
     return root
 
 
@@ -63,7 +64,20 @@ def test_a_ratio_rule_is_not_reported_as_a_failure(folders, capsys):
         ("bare", [], "has no tokenizer"),
         ("target", ["--drafter", "other"], "has another vocabulary than model"),
         ("target", ["--drafter", "suffix", "--rule", "block", "--temperature", "1"], "block"),
-        ("nowhere", [], "nowhere"),
+        (
+            "nowhere",
+            [],
+            "nowhere', which is no folder; expected the folder of a causal language model, or its hub name",
+        ),
+        ("target", ["--drafter", "/no/such/model"], "--drafter is '/no/such/model', which is no folder"),
+        (
+            "target",
+            ["--drafter", "sufix"],
+            "--drafter is 'sufix'; expected one of 'none', 'ngram', 'suffix', or the folder",
+        ),
+        ("target", ["--drafter", "n-gram"], "did you mean 'ngram'?"),
+        ("target", ["--drafter", "None"], "did you mean 'none'?"),
+        ("empty", [], "empty', which transformers can't load; expected the folder"),
     ],
 )
 def test_errors_are_one_line_on_stderr(folders, capsys, model, arguments, message):
@@ -81,3 +95,30 @@ def test_bad_options_are_refused_with_what_is_expected(folders, capsys, argument
         run(folders, *arguments)
     assert exited.value.code == 2
     assert arguments[0] in capsys.readouterr().err
+
+
+def test_a_hub_name_of_one_word_is_left_to_transformers(folders, capsys, monkeypatch):
+    asked = []
+
+    def from_pretrained(path, **options):
+        asked.append(path)
+        raise OSError("no network here")
+
+    monkeypatch.setattr("specverify.hf.__main__.AutoModelForCausalLM.from_pretrained", from_pretrained)
+    assert main(["--model", "gpt2", "--prompt", "w1"]) == 2
+    assert asked == ["gpt2"]
+    assert "--model is 'gpt2', which transformers can't load; expected" in capsys.readouterr().err
+
+
+def test_a_folder_may_be_called_like_a_drafter(folders, monkeypatch):
+    (folders / "suffixes").symlink_to(folders / "small")
+    monkeypatch.chdir(folders)
+    assert run(folders, "--drafter", "suffixes") == 0
+
+
+@pytest.mark.parametrize("arguments", [["--drafter", "suffix", "--rule", "block"], ["--drafter", "sufix"]])
+def test_what_needs_no_model_is_refused_before_one_is_loaded(capsys, arguments):
+    assert main(["--model", "/no/such/model", "--prompt", "w1", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert arguments[1] in error
+    assert "/no/such/model" not in error

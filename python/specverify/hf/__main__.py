@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -15,8 +18,9 @@ import specverify as sv
 
 from . import shapes
 from .cache import UnsupportedModelError
-from .generation import Result, Rule, generate
+from .generation import Result, Rule, check_rule, generate
 from .model_drafter import DRAWS
+from .text_drafter import KINDS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -73,11 +77,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    model = _model(arguments.model, arguments)
+    # What can be refused without a model is, before one is loaded.
+    if arguments.drafter in KINDS:
+        check_rule(arguments.drafter, arguments.rule)
+    elif arguments.drafter != "none":
+        _check_drafter(arguments.drafter)
+    model = _model("--model", arguments.model, arguments)
     tokenizer = _tokenizer(arguments.model)
     drafter: PreTrainedModel | str | None = None if arguments.drafter == "none" else arguments.drafter
-    if arguments.drafter not in ("none", "ngram", "suffix"):
-        drafter = _model(arguments.drafter, arguments)
+    if arguments.drafter not in ("none", *KINDS):
+        drafter = _model("--drafter", arguments.drafter, arguments)
         _check_same_tokens(tokenizer, arguments.model, arguments.drafter)
     if arguments.chat:
         turns = [{"role": "user", "content": arguments.prompt}]
@@ -153,8 +162,29 @@ def _tree(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(str(refused)) from refused
 
 
-def _model(path: str, arguments: argparse.Namespace) -> PreTrainedModel:
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[arguments.dtype], attn_implementation="sdpa")
+def _check_drafter(name: str) -> None:
+    """Refuse a misspelt drafter; any other bare word may be a hub name, as `gpt2` is."""
+    known = ("none", *KINDS)
+    if not Path(name).exists() and (meant := get_close_matches(name.lower(), known, n=1, cutoff=0.7)):
+        raise sv.ArgumentError(
+            f"--drafter is {name!r}; expected one of {', '.join(map(repr, known))}, or the folder or hub name of a model "
+            f"(did you mean {meant[0]!r}?)"
+        )
+
+
+def _model(option: str, path: str, arguments: argparse.Namespace) -> PreTrainedModel:
+    expected = "the folder of a causal language model, or its hub name (owner/name)"
+    # A hub name has one slash at most.
+    if not Path(path).is_dir() and (path.startswith((".", "~", os.sep)) or path.count("/") > 1):
+        raise sv.ArgumentError(f"{option} is {path!r}, which is no folder; expected {expected}")
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            path, dtype=DTYPES[arguments.dtype], attn_implementation="sdpa"
+        )
+    except (OSError, ValueError) as fault:
+        raise UnsupportedModelError(
+            f"{option} is {path!r}, which transformers can't load; expected {expected}: {fault}"
+        ) from fault
     loaded: PreTrainedModel = model.to(arguments.device).eval()
     return loaded
 

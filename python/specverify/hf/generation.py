@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from transformers import PreTrainedModel
@@ -157,6 +157,8 @@ def generate(
     target = TreeModel(model)
     _check_ids(prompt, target.vocab_size)
     proposer = as_drafter(drafter, tree, draws, rule)
+    if isinstance(proposer, TextDrafter):
+        check_rule(proposer.kind, rule)
     if isinstance(proposer, ModelDrafter):
         proposer.check_vocab(target.vocab_size)
 
@@ -209,6 +211,28 @@ def as_drafter(
     if isinstance(drafter, PreTrainedModel):
         return ModelDrafter(drafter, tree=tree, draws=draws or _DRAWS_OF_RULE.get(rule, "coupled"))
     return drafter
+
+
+def check_rule(kind: str, rule: str) -> None:
+    """Refuse a ratio rule for a drafter that draws nothing.
+
+    Parameters
+    ----------
+    kind : {'ngram', 'suffix'}
+        A model-free drafter.
+    rule : str
+
+    Raises
+    ------
+    PairingError
+        `rule` reads draft probabilities.
+    """
+    if rule in _DRAWS_OF_RULE:
+        others = ", ".join(repr(name) for name in get_args(Rule) if name not in _DRAWS_OF_RULE)
+        raise sv.PairingError(
+            f"rule {rule!r} can't verify drafter {kind!r}, whose drafts are deterministic and have no probabilities; expected "
+            f"one of {others}, or a model as drafter"
+        )
 
 
 def _prompt(input_ids: torch.Tensor | Sequence[int]) -> list[int]:

@@ -10,7 +10,7 @@ import specverify as sv
 from . import shapes
 from .drafter import Context, Draft
 
-_KINDS: Mapping[str, type[sv.NgramDrafter] | type[sv.SuffixDrafter]] = MappingProxyType(
+KINDS: Mapping[str, type[sv.NgramDrafter] | type[sv.SuffixDrafter]] = MappingProxyType(
     {"ngram": sv.NgramDrafter, "suffix": sv.SuffixDrafter}
 )
 
@@ -33,10 +33,11 @@ class TextDrafter:
     """
 
     def __init__(self, kind: str, *, tree: int | Sequence[int] = 5) -> None:
-        if kind not in _KINDS:
-            raise sv.ArgumentError(f"drafter is {kind!r}; expected one of {', '.join(map(repr, _KINDS))}")
+        if kind not in KINDS:
+            raise sv.ArgumentError(f"drafter is {kind!r}; expected one of {', '.join(map(repr, KINDS))}")
+        self.kind = kind
         shape = shapes.checked(tree)
-        self._drafter = _KINDS[kind]()
+        self._drafter = KINDS[kind]()
         self._nodes = len(shape)
         self._depth = shapes.depth(shape)
         self._started = False
