@@ -1,6 +1,7 @@
 //! The verification half of speculative decoding: draft trees, acceptance rules and the bookkeeping around them.
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+pub mod attention;
 pub mod cache;
 pub mod coins;
 pub mod couple;

@@ -18,12 +18,20 @@ static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
 /// # Errors
 /// [`Error::Argument`] when `SPECVERIFY_NUM_THREADS` is no number of threads, or the threads can't be started.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Result<Vec<R>> {
-    let threads = threads(std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned()))?;
+    let threads = size()?;
     let pool = if threads == 1 || items.len() < 2 { None } else { pool(threads)? };
     Ok(match pool {
         Some(pool) => pool.install(|| items.par_iter().map(&f).collect()),
         None => items.iter().map(f).collect(),
     })
+}
+
+/// Number of threads.
+///
+/// # Errors
+/// Those of [`map`].
+pub(crate) fn size() -> Result<usize> {
+    threads(std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned()))
 }
 
 fn threads(value: Option<String>) -> Result<usize> {

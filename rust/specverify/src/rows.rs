@@ -23,9 +23,10 @@ pub use simd::Simd;
 
 pub(crate) use edits::{Edits, Request};
 pub(crate) use matrix::{Element, with_row};
+pub(crate) use maxima::{greater, of_group};
 pub(crate) use prepared::{Prepared, View, kept_first};
 pub(crate) use race::Race;
-use simd::Ahead;
+pub(crate) use simd::Ahead;
 pub(crate) use support::Support;
 
 use crate::coins::Coins;

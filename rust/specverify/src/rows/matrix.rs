@@ -19,7 +19,7 @@ pub enum Values<'a> {
 }
 
 impl Values<'_> {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Values::F32(v) => v.len(),
             Values::Bf16(v) => v.len(),
