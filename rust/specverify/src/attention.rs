@@ -246,7 +246,7 @@ impl TreeAttention<'_> {
             (self.heads == 1 || head >= self.dim) && (self.rows < 2 || row >= span(self.heads, head, self.dim));
         let rows_inside =
             (self.rows < 2 || row >= self.dim) && (self.heads == 1 || head >= span(self.rows, row, self.dim));
-        if heads_inside || rows_inside {
+        if self.rows == 0 || heads_inside || rows_inside {
             return Ok(());
         }
         let expected =
