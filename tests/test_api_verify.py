@@ -434,7 +434,7 @@ def test_faulty_draft_probs_are_named(fault: float) -> None:
     ("keywords", "error", "named"),
     [
         ({"samplings": [None]}, sv.ArgumentError, r"samplings\[0\] is None"),
-        ({"samplings": []}, sv.ShapeError, "samplings"),
+        ({"samplings": []}, sv.ShapeError, "samplings has length"),
         ({"positions": [1, 2]}, sv.ShapeError, "positions"),
         ({"positions": 3}, sv.ArgumentError, "positions is 3"),
         ({"positions": [-1]}, sv.ArgumentError, r"positions\[0\] is -1"),
@@ -844,7 +844,8 @@ def test_outcomes_pickle(rule: Any, logprobs: int | None) -> None:
     logits[ROWS] = np.nan
     alone = sv.verify(logits[:ROWS], TREE, rule=rule, sampling=sampling, stop_token_ids=range(V))
     served, failed = sv.verify_batch(logits, [TREE, TREE], rule=rule, samplings=sampling)
-    for copied in (lambda outcome: pickle.loads(pickle.dumps(outcome)), copy.deepcopy):
+    copies: list[Any] = [lambda outcome: pickle.loads(pickle.dumps(outcome)), copy.deepcopy]
+    for copied in copies:
         for outcome in (alone, served, failed):
             again = copied(outcome)
             assert repr(again) == repr(outcome)
@@ -858,7 +859,9 @@ def test_outcomes_pickle(rule: Any, logprobs: int | None) -> None:
 def test_a_position_left_out_repeats_the_noise() -> None:
     """The trap that the docstring of `verify` warns of, and that its default avoids where tokens are given."""
     logits, nothing, sampling = np.zeros((1, V), np.float32), sv.DraftTree.chain([]), sv.SamplingParams(seed=3)
-    trapped, true, counted = [], [], []
+    trapped: list[int] = []
+    counted: list[int] = []
+    true: list[int] = []
     for position in range(20):
         trapped += sv.verify(logits, nothing, sampling=sampling).tokens
         counted += sv.verify(logits, nothing, sampling=sampling, output_token_ids=true).tokens

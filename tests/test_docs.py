@@ -87,7 +87,7 @@ def test_options_have_the_defaults_of_the_table(proposer: type[IndexProposer]) -
     page = (ROOT / "docs" / "parameters.md").read_text()
     table = re.search(rf"^`{proposer.__name__}` takes .*?\n\n(.*?)\n\n", page, flags=re.DOTALL | re.MULTILINE)
     assert table is not None
-    shown = {}
+    shown: dict[str, object] = {}
     for row in table[1].splitlines()[2:]:
         names, defaults = row.split("|")[1:3]
         values = ast.literal_eval(f"[{defaults.replace('`', '')}]")
