@@ -31,13 +31,13 @@ SETUP := $(VENV)/.setup
 INSTALLED := $(VENV)/.specverify
 MODEL := .cache/smollm2/READY.json
 
-.PHONY: help setup deps build model demo test lint lint-rust lint-python test-rust test-python test-vllm test-demo \
+.PHONY: help setup deps debian build model demo test lint lint-rust lint-python test-rust test-python test-vllm test-demo \
 	test-docs bench wheel lock pictures clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: deps build model ## Put everything into .venv: tools, torch, vLLM, specverify; and the demo's model into .cache
+setup: deps debian build model ## Put everything into .venv: tools, torch, vLLM, specverify; and the demo's model into .cache
 	@echo "setup: ready. Next: make demo"
 
 deps: $(SETUP)
@@ -46,6 +46,10 @@ deps: $(SETUP)
 $(SETUP): requirements/dev.txt requirements/data.txt requirements/bootstrap.txt
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" tools/install_requirements.sh
 	@touch $@
+
+# A real HIP runtime and its headers, for the tests of the kernels' loader.
+debian: deps
+	@$(BIN)/python tools/debian_hip.py
 
 build: $(INSTALLED)
 

@@ -6,8 +6,8 @@ use std::{env, fs};
 
 /// What the kernels are compiled for.
 pub const ARCHITECTURES: [&str; 2] = ["gfx942", "gfx950"];
-/// Of both compilers. No path of this machine reaches the output, so that it is the same wherever it is built.
-const FLAGS: [&str; 7] =
+/// Flags of both compilers. No path of this machine reaches the output, so that it is the same wherever it is built.
+pub const FLAGS: [&str; 7] =
     ["-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-mcode-object-version=5", "-fuse-cuid=none", "-O3"];
 /// clang alone has neither HIP's headers nor the device library; the kernels need none.
 const FREESTANDING: [&str; 3] = ["-nogpuinc", "-nogpulib", "-nostdinc"];

@@ -5,6 +5,7 @@ mod common;
 
 mod alone;
 mod arguments;
+mod debian;
 mod launches;
 
 use std::fs;
