@@ -87,8 +87,10 @@ fn moves() -> KvMoveArgs {
     }
 }
 
-/// Each case: how the good arguments are spoilt, which argument is named, and with which value.
-fn refuses<A: Copy, P: std::fmt::Debug>(good: A, plan: impl Fn(&A) -> Result<P>, cases: &[(fn(&mut A), &str, &str)]) {
+/// How good arguments are spoilt, which argument is named for it, and with which value.
+type Case<'a, A> = (fn(&mut A), &'a str, &'a str);
+
+fn refuses<A: Copy, P: std::fmt::Debug>(good: A, plan: impl Fn(&A) -> Result<P>, cases: &[Case<'_, A>]) {
     plan(&good).unwrap();
     for (spoil, argument, said) in cases {
         let mut bad = good;

@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use gfxsim::{Launch, Memory};
 use libloading::Library;
@@ -97,12 +98,14 @@ impl Place for Runtime {
     }
 }
 
+type Start = dyn Fn(&Device, Stream) -> Result<()>;
+
 /// A call: what its plan says is launched, its arguments, and the launch through the loader.
 struct Call {
     source: &'static str,
     kernels: Vec<(String, Geometry)>,
     kernarg: Vec<u8>,
-    launch: Box<dyn Fn(&Device, Stream) -> Result<()> + Sync>,
+    launch: Box<Start>,
 }
 
 /// One request of 20 keys and three rows, one of 5 and one; two splits, so that the reduction runs too.
@@ -154,7 +157,9 @@ fn attention(on: &mut impl Place) -> Call {
         kernels: std::iter::once(plan.attention.clone()).chain(plan.reduction.clone()).collect(),
         kernarg: a.bytes().to_vec(),
         // SAFETY: the addresses are of the memory that the call was made on.
-        launch: Box::new(move |device, stream| unsafe { plan.launch(device, stream, &a) }),
+        launch: Box::new(move |device, stream| unsafe {
+            tree_attention::Plan::new(Query::Bf16, Cache::Query, dim as u32, 3, &a)?.launch(device, stream, &a)
+        }),
     }
 }
 
@@ -237,7 +242,7 @@ fn moves(on: &mut impl Place) -> Call {
     compaction_call(plan, a)
 }
 
-fn compaction_call<A: Arguments + Sync + 'static>(plan: kv_compact::Plan, a: A) -> Call {
+fn compaction_call<A: Arguments + 'static>(plan: kv_compact::Plan, a: A) -> Call {
     Call {
         source: "kv_compact",
         kernels: vec![(plan.kernel.into(), plan.geometry)],
@@ -356,6 +361,29 @@ pub fn walks_at_once(device: &Device, barrier: &Barrier) -> Vec<Vec<Vec<u8>>> {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(run)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// Checks, two launches with their look-ups and arguments, on a runtime that does nothing; the quickest of many rounds, as others use the
+/// machine too. benches/launch.rs has the figures.
+#[test]
+fn a_launch_costs_less_than_three_microseconds() {
+    let test = "launches::a_launch_costs_less_than_three_microseconds";
+    let set_up = |stage: &mut crate::alone::Stage| {
+        stage.runtime("system/libamdhip64.so");
+        stage.set("FAKEHIP_IDLE", "1");
+    };
+    alone(test, "", set_up, |_| {
+        let device = Device::open().unwrap();
+        let call = attention(&mut Runtime::of(&device));
+        assert_eq!(call.kernels.len(), 2);
+        let round = || {
+            let start = Instant::now();
+            (0..100).for_each(|_| (call.launch)(&device, Stream::default()).unwrap());
+            start.elapsed() / 100
+        };
+        let quickest = (0..100).map(|_| round()).min().unwrap();
+        assert!(quickest < Duration::from_micros(3), "{quickest:?}");
+    });
 }
 
 #[test]
