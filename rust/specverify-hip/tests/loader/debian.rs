@@ -16,7 +16,7 @@ use crate::alone::{alone, mapped};
 
 /// Says around the test harness, which keeps what passing tests print to itself, that a test could not run.
 fn not_run(test: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "not run: {test}: {why}");
+    let _ = std::io::stderr().write_all(format!("not run: {test}: {why}\n").as_bytes());
 }
 
 /// The folder that tools/debian_hip.py unpacks to.
