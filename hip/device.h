@@ -186,6 +186,3 @@ template <typename V> DEVICE f32x4 mfma_16x16x32(V a, V b, f32x4 c) {
 #endif
 
 }  // namespace specverify
-
-// For kernels that are not yet written in it.
-using namespace specverify;
