@@ -71,6 +71,13 @@ impl Runtime {
         assert_eq!(code, 0);
     }
 
+    /// Frees the buffer that was placed first.
+    fn free_first(&self) {
+        // SAFETY: the type of hipFree.
+        let code = unsafe { self.library.get::<extern "C" fn(u64) -> c_int>(b"hipFree").unwrap()(self.buffers[0].0) };
+        assert_eq!(code, 0);
+    }
+
     fn contents(&self) -> Vec<Vec<u8>> {
         let read = |&(address, size): &(u64, usize)| {
             let mut bytes = vec![0; size];
@@ -430,5 +437,8 @@ fn a_fault_of_the_kernel_is_an_error() {
         let call = walk(&mut on);
         (call.launch)(&device, Stream::default()).unwrap();
         assert_eq!(on.contents(), walk_directly(device.arch()));
+        on.free_first();
+        let error = (call.launch)(&device, Stream::default()).unwrap_err();
+        assert_eq!(error, Error::Hip { call: "hipModuleLaunchKernel", error: HipError::IllegalAddress });
     });
 }

@@ -126,7 +126,7 @@ fn no_gpu_is_an_answer() {
             fail,
             |stage| {
                 stage.runtime("system/libamdhip64.so");
-                stage.set("FAKEHIP_DEVICES", "0");
+                stage.set("FAKEHIP_ARCH", "none");
                 stage.set("FAKEHIP_FAIL", fail);
             },
             |_| {
@@ -187,6 +187,30 @@ fn the_architecture_is_read_from_either_struct_and_without_its_features() {
             );
         }
     }
+}
+
+/// A process may have chosen another GPU than the first.
+#[test]
+fn the_current_gpu_is_opened() {
+    alone(
+        "the_current_gpu_is_opened",
+        "",
+        |stage| {
+            stage.runtime("system/libamdhip64.so");
+            stage.set("FAKEHIP_ARCH", "gfx90a:sramecc+:xnack-,gfx942:sramecc+:xnack-,gfx950:sramecc+:xnack-");
+        },
+        |folder| {
+            let runtime = load(&folder.join("system/libamdhip64.so"));
+            for (device, arch) in [(2, "gfx950"), (1, "gfx942")] {
+                // SAFETY: the type of hipSetDevice.
+                let code = unsafe { runtime.get::<extern "C" fn(i32) -> i32>(b"hipSetDevice").unwrap()(device) };
+                assert_eq!(code, 0);
+                let device = Device::open().unwrap();
+                assert_eq!(device.arch(), arch);
+                device.function("tree_walk", "tree_walk").unwrap();
+            }
+        },
+    );
 }
 
 #[test]

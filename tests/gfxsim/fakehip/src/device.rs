@@ -1,4 +1,4 @@
-//! The device: its memory, the modules loaded into it and their kernels.
+//! The devices, which share everything: memory, the modules loaded and their kernels.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,10 +57,10 @@ impl Device {
     }
 
     /// A handle of the module.
-    pub fn load(&mut self, settings: &Settings, image: &[u8]) -> Result<usize, Code> {
+    pub fn load(&mut self, settings: &Settings, arch: &str, image: &[u8]) -> Result<usize, Code> {
         let text = text_of(settings, image)?;
         let program = Program::parse(&text).map_err(|fault| refuse(settings, &fault, Code::InvalidImage))?;
-        if settings.arch.split(':').next() != Some(program.arch()) {
+        if arch.split(':').next() != Some(program.arch()) {
             return Err(Code::NoBinaryForGpu);
         }
         self.modules.push(program);

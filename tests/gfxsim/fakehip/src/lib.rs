@@ -58,15 +58,16 @@ thread_local! {
     static CURRENT: Cell<c_int> = const { Cell::new(0) };
 }
 
-fn exists(settings: &Settings, device: c_int) -> Result<(), Code> {
-    if (0..settings.devices).contains(&device) { Ok(()) } else { Err(Code::InvalidDevice) }
+fn arch(settings: &Settings, device: c_int) -> Result<&str, Code> {
+    let found = usize::try_from(device).ok().and_then(|index| settings.archs.get(index));
+    found.map(String::as_str).ok_or(Code::InvalidDevice)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn hipInit(flags: c_uint) -> c_int {
-    answer("hipInit", |settings, _| match (flags, settings.devices) {
-        (0, 1..) => Ok(()),
-        (0, _) => Err(Code::NoDevice),
+    answer("hipInit", |settings, _| match (flags, settings.archs.is_empty()) {
+        (0, false) => Ok(()),
+        (0, true) => Err(Code::NoDevice),
         _ => Err(Code::InvalidValue),
     })
 }
@@ -75,8 +76,8 @@ pub extern "C" fn hipInit(flags: c_uint) -> c_int {
 pub unsafe extern "C" fn hipGetDeviceCount(count: *mut c_int) -> c_int {
     answer("hipGetDeviceCount", |settings, _| {
         // SAFETY: the caller's pointer.
-        unsafe { give(count, settings.devices) }?;
-        if settings.devices > 0 { Ok(()) } else { Err(Code::NoDevice) }
+        unsafe { give(count, settings.archs.len() as c_int) }?;
+        if settings.archs.is_empty() { Err(Code::NoDevice) } else { Ok(()) }
     })
 }
 
@@ -89,7 +90,7 @@ pub unsafe extern "C" fn hipGetDevice(device: *mut c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn hipSetDevice(device: c_int) -> c_int {
     answer("hipSetDevice", |settings, _| {
-        exists(settings, device)?;
+        arch(settings, device)?;
         CURRENT.set(device);
         Ok(())
     })
@@ -101,9 +102,9 @@ pub extern "C" fn hipSetDevice(device: c_int) -> c_int {
 /// The pointer is null or valid for a write of that many bytes.
 unsafe fn properties<const SIZE: usize, const ARCH: usize>(call: &str, to: *mut c_void, device: c_int) -> c_int {
     answer(call, |settings, _| {
-        exists(settings, device)?;
+        let name = arch(settings, device)?;
         let mut bytes = [0_u8; SIZE];
-        bytes[ARCH..ARCH + settings.arch.len()].copy_from_slice(settings.arch.as_bytes());
+        bytes[ARCH..ARCH + name.len()].copy_from_slice(name.as_bytes());
         // SAFETY: as above.
         unsafe { give(to.cast(), bytes) }
     })
@@ -126,7 +127,7 @@ pub unsafe extern "C" fn hipGetDevicePropertiesR0600(to: *mut c_void, device: c_
 pub unsafe extern "C" fn hipModuleLoadData(module: *mut *mut c_void, image: *const c_void) -> c_int {
     answer("hipModuleLoadData", |settings, device| {
         // SAFETY: the caller's image is a whole ELF file.
-        let handle = device.load(settings, unsafe { elf(image.cast()) }?)?;
+        let handle = device.load(settings, arch(settings, CURRENT.get())?, unsafe { elf(image.cast()) }?)?;
         // SAFETY: the caller's pointer.
         unsafe { give(module, std::ptr::without_provenance_mut(handle)) }
     })

@@ -8,8 +8,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{env, process};
 
 pub struct Settings {
-    pub arch: String,
-    pub devices: i32,
+    /// gcnArchName of each device.
+    pub archs: Vec<String>,
     pub code: Option<PathBuf>,
     pub idle: bool,
     failures: Mutex<HashMap<String, VecDeque<i32>>>,
@@ -30,17 +30,19 @@ impl Settings {
 
     fn read() -> Result<Self, String> {
         let text = |name: &str| env::var(name).ok();
-        let number = |name: &str, text: &str| text.parse().map_err(|_| format!("{name}: {text:?} is not a number"));
+        let number = |text: &str| text.parse().map_err(|_| format!("FAKEHIP_FAIL: {text:?} is not a number"));
         let mut failures = HashMap::new();
         for entry in text("FAKEHIP_FAIL").unwrap_or_default().split(';').filter(|entry| !entry.is_empty()) {
             let (call, codes) = entry.split_once('=').ok_or("FAKEHIP_FAIL: expected CALL=CODE,CODE;CALL=CODE")?;
-            let codes = codes.split(',').map(|code| number("FAKEHIP_FAIL", code)).collect::<Result<_, _>>()?;
+            let codes = codes.split(',').map(number).collect::<Result<_, _>>()?;
             failures.insert(call.to_owned(), codes);
         }
         let log = text("FAKEHIP_LOG").map(|path| OpenOptions::new().create(true).append(true).open(path));
         Ok(Self {
-            arch: text("FAKEHIP_ARCH").unwrap_or_else(|| "gfx942:sramecc+:xnack-".into()),
-            devices: text("FAKEHIP_DEVICES").map_or(Ok(1), |text| number("FAKEHIP_DEVICES", &text))?,
+            archs: match text("FAKEHIP_ARCH").as_deref().unwrap_or("gfx942:sramecc+:xnack-") {
+                "none" => Vec::new(),
+                names => names.split(',').map(str::to_owned).collect(),
+            },
             code: text("FAKEHIP_CODE").map(PathBuf::from),
             idle: text("FAKEHIP_IDLE").is_some(),
             failures: Mutex::new(failures),
