@@ -7,7 +7,7 @@ use pulp::{Simd as Vectors, WithSimd};
 use crate::attention::TreeAttention;
 use crate::attention::exp2::{capped, exp2};
 use crate::attention::paged::{Paged, load, prefetch};
-use crate::attention::product::Product;
+use crate::attention::product::{Product, compute};
 use crate::attention::seen::{BLOCK, Request};
 use crate::attention::transpose::{TILE, transpose};
 use crate::rows::{greater, of_group};
@@ -126,34 +126,38 @@ impl WithSimd for Attend<'_> {
         for chunk in self.chunks {
             part.clear();
             for start in chunk.clone().step_by(BLOCK) {
-                if !block.stage(start) {
+                if !block.stage(simd, start) {
                     continue;
                 }
-                Product {
-                    a: &q,
-                    b: &block.k,
-                    out: &mut scores,
-                    shrink: None,
-                    rows: queries,
-                    depth: width,
-                    columns: BLOCK,
-                }
-                .compute(simd);
+                compute(
+                    simd,
+                    Product {
+                        a: &q,
+                        b: &block.k,
+                        out: &mut scores,
+                        shrink: None,
+                        rows: queries,
+                        depth: width,
+                        columns: BLOCK,
+                    },
+                );
                 let (scores_of, _) = scores.as_chunks_mut::<BLOCK>();
                 for (i, scores) in scores_of.iter_mut().enumerate() {
                     shrink[i] =
                         weigh(scores, block.seen[i / group], call.softcap, &mut part.maxima[i], &mut part.sums[i]);
                 }
-                Product {
-                    a: &scores,
-                    b: &block.v,
-                    out: &mut part.out,
-                    shrink: Some(&shrink),
-                    rows: queries,
-                    depth: BLOCK,
-                    columns: width,
-                }
-                .compute(simd);
+                compute(
+                    simd,
+                    Product {
+                        a: &scores,
+                        b: &block.v,
+                        out: &mut part.out,
+                        shrink: Some(&shrink),
+                        rows: queries,
+                        depth: BLOCK,
+                        columns: width,
+                    },
+                );
             }
             total.merge(&part);
         }
@@ -180,11 +184,14 @@ fn weigh(scores: &mut [f32; BLOCK], seen: u64, softcap: f32, maximum: &mut f32, 
     }
     *scores = exp2(scores);
     let [shrink] = exp2(&[old - origin]);
-    for (lane, sum) in sums.iter_mut().enumerate() {
-        let mut new = scores[lane];
-        for i in (lane + LANES..BLOCK).step_by(LANES) {
-            new += scores[i];
+    let (quarters, _) = scores.as_chunks::<LANES>();
+    let mut new = quarters[0];
+    for quarter in &quarters[1..] {
+        for (sum, weight) in new.iter_mut().zip(quarter) {
+            *sum += weight;
         }
+    }
+    for (sum, new) in sums.iter_mut().zip(&new) {
         *sum = *sum * shrink + new;
     }
     shrink
@@ -209,7 +216,7 @@ struct Block<'a> {
 impl Block<'_> {
     /// False when no row sees any of its keys.
     #[inline(always)]
-    fn stage(&mut self, start: usize) -> bool {
+    fn stage<S: Vectors>(&mut self, simd: S, start: usize) -> bool {
         let (mut any, mut all) = (0, !0);
         for (row, seen) in self.seen.iter_mut().enumerate() {
             *seen = self.request.seen(row, start);
@@ -247,7 +254,7 @@ impl Block<'_> {
                     self.keys[i * width] = f32::NAN;
                 }
             }
-            transpose(&self.keys, width, &mut self.k[first..], BLOCK);
+            transpose(simd, &self.keys, width, &mut self.k[first..], BLOCK);
         }
         true
     }

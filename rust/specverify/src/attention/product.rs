@@ -2,7 +2,7 @@
 //!
 //! An element of the result is the sum of its terms in order, whatever tile it falls into: a row does not depend on how many there are.
 
-use pulp::Simd as Vectors;
+use pulp::{Simd as Vectors, WithSimd};
 
 /// `out = out * shrink + a b`, row by row; without `shrink`, `out = a b`.
 pub(super) struct Product<'a> {
@@ -20,9 +20,17 @@ pub(super) struct Product<'a> {
     pub columns: usize,
 }
 
-impl Product<'_> {
+/// Computes it in a function of its own: inlined beside other code its accumulators would not stay in registers.
+#[inline(never)]
+pub(super) fn compute<S: Vectors>(simd: S, product: Product<'_>) {
+    simd.vectorize(product);
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
     #[inline(always)]
-    pub fn compute<S: Vectors>(mut self, simd: S) {
+    fn with_simd<S: Vectors>(mut self, simd: S) {
         // The accumulators of a tile and one row of b fill the registers; without vectors of the machine's own, an array of lanes
         // takes several.
         let is_array = S::F32_LANES * 4 > S::REGISTER_COUNT * 2 && S::REGISTER_COUNT <= 16;
@@ -39,7 +47,9 @@ impl Product<'_> {
             };
         }
     }
+}
 
+impl Product<'_> {
     #[inline(always)]
     fn strips<S: Vectors, const R: usize>(&mut self, simd: S, row: usize) -> usize {
         if S::REGISTER_COUNT >= 32 { self.strip::<S, R, 4>(simd, row) } else { self.strip::<S, R, 2>(simd, row) }
@@ -77,13 +87,12 @@ impl Product<'_> {
         }
         let depth = self.depth;
         let a: [&[f32]; R] = std::array::from_fn(|r| &self.a[(row + r) * depth..][..depth]);
-        for d in 0..depth {
-            let at = d * self.columns + column;
-            let (b, _) = S::as_simd_f32s(&self.b[at..at + width]);
-            for r in 0..R {
-                let factor = simd.splat_f32s(a[r][d]);
-                for c in 0..C {
-                    sums[r][c] = simd.mul_add_e_f32s(factor, b[c], sums[r][c]);
+        for (d, b) in self.b.chunks_exact(self.columns).take(depth).enumerate() {
+            let (b, _) = S::as_simd_f32s(&b[column..column + width]);
+            for (a, sums) in a.iter().zip(&mut sums) {
+                let factor = simd.splat_f32s(a[d]);
+                for (sum, &b) in sums.iter_mut().zip(b) {
+                    *sum = simd.mul_add_e_f32s(factor, b, *sum);
                 }
             }
         }
