@@ -59,6 +59,20 @@ def move_slots(
     head_bytes: int,
     page_size: int,
 ) -> None: ...
+def tree_attention(
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    block_table: _Array,
+    cu_rows: _Array,
+    context_lens: _Array,
+    ancestors: _Array | None,
+    *,
+    scale: SupportsFloat,
+    window: SupportsIndex = 0,
+    softcap: SupportsFloat = 0.0,
+    out: _Array | None = None,
+) -> Any: ...
 def hip_architectures() -> list[str]: ...
 def hip_device(index: int) -> tuple[str, str]: ...
 def hip_attention_splits(

@@ -7,12 +7,13 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 use half::{bf16, f16};
-use numpy::npyffi::PyArrayObject;
+use numpy::npyffi::{NPY_ARRAY_WRITEABLE, PyArrayObject};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use specverify::Error;
+use specverify::attention::ValuesMut;
 use specverify::rows::{Matrix, Values};
 
 use crate::args::{shown, type_name};
@@ -80,6 +81,7 @@ struct Header {
     shape: Vec<i64>,
     /// In elements; `None` for C order.
     strides: Option<Vec<i64>>,
+    read_only: bool,
 }
 
 impl View {
@@ -141,6 +143,83 @@ impl View {
     }
 }
 
+/// A float array of any number of dimensions in host memory, the last of which is contiguous, and the object that keeps it alive.
+pub struct Strided {
+    _owner: Py<PyAny>,
+    data: NonNull<u8>,
+    element: Element,
+    pub shape: Vec<usize>,
+    /// In elements; 0 of dimensions of length 0 and 1, where they mean nothing.
+    pub strides: Vec<usize>,
+    /// Elements from the first to the last.
+    length: usize,
+    read_only: bool,
+}
+
+impl Strided {
+    /// An array or tensor of as many dimensions as `expected` has names.
+    pub fn new<const N: usize>(name: &str, value: &Bound<'_, PyAny>, expected: [&str; N]) -> PyResult<Self> {
+        let header = header(name, value, Holds::Logits)?;
+        let py = value.py();
+        if header.shape.len() != N {
+            let expected = format!("[{}]", expected.join(", "));
+            return Err(exception(py, &Error::shape(name, format!("{:?}", header.shape), expected)));
+        }
+        header.strided(py, name)
+    }
+
+    /// Its elements, those between the rows included.
+    pub fn values(&self) -> Values<'_> {
+        match self.element {
+            Element::F32 => Values::F32(self.elements()),
+            Element::F16 => Values::F16(self.elements()),
+            Element::Bf16 => Values::Bf16(self.elements()),
+            Element::F64 => Values::F64(self.elements()),
+        }
+    }
+
+    fn elements<T>(&self) -> &[T] {
+        debug_assert_eq!(size_of::<T>(), self.element.size());
+        // SAFETY: as in `View::elements`: aligned, below `isize::MAX` bytes, inside what the exporter vouched for, kept alive.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr().cast::<T>(), self.length) }
+    }
+
+    /// Its elements, to be written; none of `others` may share memory with it.
+    pub fn values_mut(&mut self, py: Python<'_>, name: &str, others: &[(&str, &Self)]) -> PyResult<ValuesMut<'_>> {
+        if self.read_only {
+            return Err(exception(py, &Error::argument(name, "a read-only array", "one that can be written")));
+        }
+        let bytes = |of: &Self| of.data.addr().get()..of.data.addr().get() + of.length * of.element.size();
+        let mine = bytes(self);
+        for (other, theirs) in others.iter().map(|(other, array)| (other, bytes(array))) {
+            if mine.start < theirs.end && theirs.start < mine.end {
+                let value = format!("an array that shares memory with {other}");
+                return Err(exception(py, &Error::argument(name, value, "memory of its own")));
+            }
+        }
+        Ok(match self.element {
+            Element::F32 => ValuesMut::F32(self.elements_mut()),
+            Element::F16 => ValuesMut::F16(self.elements_mut()),
+            Element::Bf16 => ValuesMut::Bf16(self.elements_mut()),
+            Element::F64 => {
+                let error = Error::Dtype {
+                    argument: name.into(),
+                    value: "float64".into(),
+                    expected: Holds::Logits.names().into(),
+                };
+                return Err(exception(py, &error));
+            }
+        })
+    }
+
+    fn elements_mut<T>(&mut self) -> &mut [T] {
+        debug_assert_eq!(size_of::<T>(), self.element.size());
+        // SAFETY: as in `elements`. `values_mut` found it writable and apart from the other arrays of the call, so that no slice of
+        // ours overlaps this one.
+        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr().cast::<T>(), self.length) }
+    }
+}
+
 impl Element {
     fn size(self) -> usize {
         match self {
@@ -189,6 +268,56 @@ impl Header {
     }
 }
 
+impl Header {
+    /// Believes the header once every element can be reached from the first by non-negative strides.
+    fn strided(self, py: Python<'_>, name: &str) -> PyResult<Strided> {
+        let shape: Vec<usize> = self.shape.iter().map(|&length| usize::try_from(length).unwrap_or(0)).collect();
+        let mut strides = self.strides.unwrap_or_else(|| {
+            // C order.
+            (0..shape.len()).map(|i| self.shape[i + 1..].iter().product()).collect()
+        });
+        let is_empty = shape.contains(&0);
+        for (stride, &length) in strides.iter_mut().zip(&shape) {
+            if is_empty || length < 2 {
+                *stride = 0;
+            }
+        }
+        let layout = || format!("{:?} with strides {strides:?} (in elements)", self.shape);
+        let inner = shape.last().copied().unwrap_or(1);
+        if (!is_empty && inner > 1 && strides.last() != Some(&1)) || strides.iter().any(|&stride| stride < 0) {
+            let expected = "a contiguous last dimension and no negative strides: pass a contiguous copy";
+            return Err(exception(py, &Error::shape(name, layout(), expected)));
+        }
+        let strides: Vec<usize> = strides.iter().map(|&stride| stride as usize).collect();
+        let last = shape.iter().zip(&strides).try_fold(0_usize, |end, (&length, &stride)| {
+            length.saturating_sub(1).checked_mul(stride).and_then(|offset| end.checked_add(offset))
+        });
+        let length = last.and_then(|last| if is_empty { Some(0) } else { last.checked_add(1) });
+        let fits =
+            |length: &usize| length.checked_mul(self.element.size()).is_some_and(|bytes| bytes <= isize::MAX as usize);
+        let Some(length) = length.filter(fits) else {
+            let value = format!("{:?} with strides {strides:?} (in elements)", self.shape);
+            return Err(exception(py, &Error::shape(name, value, "fewer than 2^63 bytes")));
+        };
+        let data = match NonNull::new(self.data) {
+            Some(data) if self.data.addr().is_multiple_of(self.element.size()) => data,
+            _ if length == 0 => NonNull::<u64>::dangling().cast(),
+            _ => {
+                return Err(exception(py, &Error::argument(name, "an unaligned array", "an aligned one: pass a copy")));
+            }
+        };
+        Ok(Strided {
+            _owner: self.owner,
+            data,
+            element: self.element,
+            shape,
+            strides,
+            length,
+            read_only: self.read_only,
+        })
+    }
+}
+
 fn header(name: &str, value: &Bound<'_, PyAny>, holds: Holds) -> PyResult<Header> {
     if let Ok(array) = value.cast::<PyUntypedArray>() {
         return numpy_header(name, array, holds);
@@ -230,6 +359,8 @@ fn numpy_header(name: &str, array: &Bound<'_, PyUntypedArray>, holds: Holds) -> 
         element,
         shape: array.shape().iter().map(|&length| length as i64).collect(),
         strides: Some(strides.iter().map(|&stride| (stride / size) as i64).collect()),
+        // SAFETY: as above, `flags` being another field.
+        read_only: unsafe { (*header).flags } & NPY_ARRAY_WRITEABLE == 0,
     })
 }
 
@@ -283,6 +414,8 @@ const LEGACY: &CStr = c"dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
 const FLOAT: u8 = 2;
 const BFLOAT: u8 = 4;
+/// `DLPACK_FLAG_BITMASK_READ_ONLY` of dlpack.h.
+const READ_ONLY: u64 = 1;
 
 /// Host memory, pinned or not.
 const HOST: [i32; 3] = [1, 3, 11];
@@ -337,6 +470,7 @@ fn dlpack_header(name: &str, value: &Bound<'_, PyAny>, holds: Holds) -> PyResult
         )
     };
     let capsule = exported.cast::<PyCapsule>().map_err(|_| exception(py, &not_a_capsule()))?;
+    let mut read_only = false;
     let tensor: &DlTensor = if let Ok(managed) = capsule.pointer_checked(Some(VERSIONED)) {
         // SAFETY: a capsule of this name points to a live DLManagedTensorVersioned until it is renamed by a consumer, which
         // we never do; its destructor frees the tensor when `owner` drops it. The layout up to `flags` is fixed by
@@ -346,6 +480,7 @@ fn dlpack_header(name: &str, value: &Bound<'_, PyAny>, holds: Holds) -> PyResult
             let found = format!("a DLPack {}.{} tensor", managed.major, managed.minor);
             return Err(exception(py, &Error::argument(name, found, "DLPack 1.x")));
         }
+        read_only = managed.flags & READ_ONLY != 0;
         &managed.tensor
     } else if let Ok(managed) = capsule.pointer_checked(Some(LEGACY)) {
         // SAFETY: as above; a capsule of this name points to a DLManagedTensor, which starts with its tensor.
@@ -381,5 +516,6 @@ fn dlpack_header(name: &str, value: &Bound<'_, PyAny>, holds: Holds) -> PyResult
         element,
         shape: list(tensor.shape),
         strides: (!tensor.strides.is_null()).then(|| list(tensor.strides)),
+        read_only,
     })
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod arrays;
+mod attention;
 mod beam;
 mod cache;
 mod coins;
@@ -32,6 +33,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(flat::tree_walk, module)?)?;
     module.add_function(wrap_pyfunction!(flat::path_moves, module)?)?;
     module.add_function(wrap_pyfunction!(flat::move_slots, module)?)?;
+    module.add_function(wrap_pyfunction!(attention::tree_attention, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_architectures, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_device, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_attention_splits, module)?)?;

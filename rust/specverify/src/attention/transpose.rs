@@ -45,8 +45,8 @@ mod x86 {
         // quads[i][j], quarter l: column 4 l + j of rows 4 i to 4 i + 3
         let quads: [[__m512; 4]; 4] = std::array::from_fn(|i| {
             let [a, b, c, d] = [4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3].map(row);
-            let low = [avx._mm512_unpacklo_ps(a, b), avx._mm512_unpacklo_ps(c, d)].map(|x| cast(x));
-            let high = [avx._mm512_unpackhi_ps(a, b), avx._mm512_unpackhi_ps(c, d)].map(|x| cast(x));
+            let low = [avx._mm512_unpacklo_ps(a, b), avx._mm512_unpacklo_ps(c, d)].map(cast);
+            let high = [avx._mm512_unpackhi_ps(a, b), avx._mm512_unpackhi_ps(c, d)].map(cast);
             [
                 cast(avx._mm512_unpacklo_pd(low[0], low[1])),
                 cast(avx._mm512_unpackhi_pd(low[0], low[1])),
@@ -79,8 +79,8 @@ mod x86 {
         // quads[i][j], half l: column 4 l + j of rows 4 i to 4 i + 3
         let quads: [[__m256; 4]; 2] = std::array::from_fn(|i| {
             let [a, b, c, d] = [4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3].map(row);
-            let low = [avx._mm256_unpacklo_ps(a, b), avx._mm256_unpacklo_ps(c, d)].map(|x| cast(x));
-            let high = [avx._mm256_unpackhi_ps(a, b), avx._mm256_unpackhi_ps(c, d)].map(|x| cast(x));
+            let low = [avx._mm256_unpacklo_ps(a, b), avx._mm256_unpacklo_ps(c, d)].map(cast);
+            let high = [avx._mm256_unpackhi_ps(a, b), avx._mm256_unpackhi_ps(c, d)].map(cast);
             [
                 cast(avx._mm256_unpacklo_pd(low[0], low[1])),
                 cast(avx._mm256_unpackhi_pd(low[0], low[1])),

@@ -308,21 +308,21 @@ fn bad_numbers_are_refused_with_the_value() {
         (TreeAttention { softcap: -1.0, ..good }, "softcap is -1"),
         (TreeAttention { softcap: f32::INFINITY, ..good }, "softcap is inf"),
         (TreeAttention { q: Heads { values: Values::F64(&wide), ..good.q }, ..good }, "q has dtype float64"),
-        (TreeAttention { q: q([33, 8]), ..good }, "q has shape 160 elements; expected [5, 4, 8] with strides [33, 8]"),
-        (TreeAttention { q: q([usize::MAX, 8]), ..good }, "q has shape"),
-        (TreeAttention { k: paged([64, 16, 9]), ..good }, "k has shape 256 elements"),
-        (TreeAttention { v: paged([65, 16, 8]), ..good }, "v has shape 256 elements"),
-        (TreeAttention { pages: 5, ..good }, "k has shape"),
+        (TreeAttention { q: q([33, 8]), ..good }, "q has length 160 elements; expected [5, 4, 8] with strides [33, 8]"),
+        (TreeAttention { q: q([usize::MAX, 8]), ..good }, "q has length"),
+        (TreeAttention { k: paged([64, 16, 9]), ..good }, "k has length 256 elements"),
+        (TreeAttention { v: paged([65, 16, 8]), ..good }, "v has length 256 elements"),
+        (TreeAttention { pages: 5, ..good }, "k has length"),
         (TreeAttention { pages: 3, ..good }, "block_table[1][1] is 3; expected a page from 0 to 2"),
         (
             TreeAttention { page_size: 2, ..good },
-            "block_table has shape 4 elements, 2 a request; expected 3 pages of 2",
+            "block_table has length 4 elements, 2 a request; expected 3 pages of 2",
         ),
-        (TreeAttention { table_stride: 3, ..good }, "block_table has shape"),
-        (TreeAttention { table_stride: usize::MAX, ..good }, "block_table has shape"),
+        (TreeAttention { table_stride: 3, ..good }, "block_table has length"),
+        (TreeAttention { table_stride: usize::MAX, ..good }, "block_table has length"),
         (TreeAttention { words: 0, ..good }, "words is 0; expected 1 for the 1 nodes of request 0"),
         (TreeAttention { words: 2, ..good }, "ancestors"),
-        (TreeAttention { words: usize::MAX, ..good }, "ancestors has shape"),
+        (TreeAttention { words: usize::MAX, ..good }, "ancestors has length"),
         (TreeAttention { rows: 4, ..good }, "cu_rows[2] is 5; expected from 2"),
     ];
     for (call, message) in calls {
@@ -337,16 +337,16 @@ fn bad_numbers_are_refused_with_the_value() {
     };
     change(&|f| f.table[2] = 4, "block_table[1][0] is 4; expected a page from 0 to 3");
     change(&|f| f.table[1] = -1, "block_table[0][1] is -1");
-    change(&|f| f.cu_rows = vec![0, 2], "cu_rows has shape 2; expected 3");
+    change(&|f| f.cu_rows = vec![0, 2], "cu_rows has length 2; expected 3");
     change(&|f| f.cu_rows[0] = 1, "cu_rows[0] is 1; expected 0");
     change(&|f| f.cu_rows[1] = -2, "cu_rows[1] is -2; expected from 0");
     change(&|f| f.cu_rows[1] = 6, "cu_rows[1] is 6");
     change(&|f| f.contexts[1] = -1, "context_lens[1] is -1");
-    change(&|f| f.contexts[1] = i32::MAX, "block_table has shape");
+    change(&|f| f.contexts[1] = i32::MAX, "block_table has length");
     change(&|f| f.ancestors[0] = 1, "ancestors[0] is 0x1; expected 0, since the root is no node");
     change(&|f| f.ancestors[1] = 0, "ancestors[1] is 0x0; expected bits of nodes up to 0");
     change(&|f| f.ancestors[3] = 0b11, "ancestors[3] is 0x3");
-    change(&|f| f.ancestors.truncate(4), "ancestors has shape 4 words; expected [5, 1]");
+    change(&|f| f.ancestors.truncate(4), "ancestors has length 4 words; expected [5, 1]");
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn results_that_would_overlap_are_refused() {
     let mut short = vec![0.0; 5 * 4 * 8 - 1];
     let said =
         call.run(&mut HeadsMut { values: ValuesMut::F32(&mut short), strides: [32, 8] }).unwrap_err().to_string();
-    assert!(said.starts_with("out has shape 159 elements; expected [5, 4, 8]"), "{said}");
+    assert!(said.starts_with("out has length 159 elements; expected [5, 4, 8]"), "{said}");
 }
 
 #[test]
