@@ -100,3 +100,64 @@ typedef struct KvMoveArgs {
   int page_size;
   int reserved;
 } KvMoveArgs;
+
+// What a row of logits depends on, and what is found out about it: row_maxima_{type} and row_masses_{type}, shared by target_tokens and
+// coupled_children. V ids, of which 64 consecutive ones are a group; groups = ceil(V / 64), at most 4096. A row is read by `parts`
+// workgroups. Pointers that are null switch off what they stand for.
+typedef struct LogitRowsArgs {
+  const void* logits;                  // [rows, columns], row_stride elements apart, f32, bf16 or f16
+  const int* columns;                  // [V], the column of each id, -1 for none; null: id i is column i
+  const int* requests;                 // [rows], the request of each row; negative: the row is not used
+  const unsigned int* positions;       // [rows], of the token that the row gives
+  const unsigned long long* seeds;     // [requests]
+  const float* inverse_temperatures;   // [requests], 1 / T, rounded once; 0: greedy
+  const int* top_k;                    // [requests], 0 or less: all; or null
+  const float* top_p;                  // [requests], 1: all; or null
+  const float* min_p;                  // [requests], 0: all; or null
+  const int* bias_offsets;             // [requests + 1] into bias_ids; or null
+  const int* bias_ids;                 // ascending within a request, each id once
+  const float* bias_values;            // finite, or -inf for a ban
+  const unsigned int* allowed;         // [requests or rows, allowed_stride] bit i % 32 of word i / 32: id i may be drawn; or null
+  float* maxima;                       // workspace [rows, groups]: of the logits after bias and mask
+  float* raw_maxima;                   // workspace [rows, groups]: of the logits as they came; null: not wanted
+  float* part_maxima;                  // workspace [rows, parts, 2]: the same two of each part
+  unsigned int* part_faults;           // workspace [rows, parts]
+  unsigned long long* bin_masses;      // workspace [rows, parts, 1024], null when no row may need row_masses
+  unsigned int* bin_counts;            // workspace [rows, parts, 1024]
+  unsigned long long* raw_totals;      // workspace [rows, parts], null unless raw_maxima is given
+  long long row_stride;                // elements
+  long long allowed_stride;            // words
+  int rows;
+  int vocab;                           // V, 1 to 262144
+  int parts;                           // 1 to 64
+  int part_groups;                     // groups of a part, at most 4096: parts * part_groups >= groups
+  int allowed_by_row;                  // whether `allowed` has a row for each row of logits, not for each request
+  int totals;                          // whether the mass of every row is wanted, with filters or without
+} LogitRowsArgs;
+
+// target_tokens_{type}: the target's token of each row; target_logprobs_{type}: on request, after it, what else is wanted of the rows.
+// status: 0; 1 the row holds NaN; 2 it holds +inf; 3 nothing is left that could be drawn; 4 the row is not used. Token -1 unless 0.
+typedef struct TargetTokensArgs {
+  LogitRowsArgs rows;
+  int* tokens;               // [rows]
+  int* status;               // [rows]
+  void* cuts;                // workspace [rows, 24 bytes]: what the filters leave; null: no target_logprobs follows
+  const int* child_offsets;  // [rows + 1] into child_ids; or null
+  const int* child_ids;
+  float* child_probabilities;
+  float* token_logprobs;     // [rows]; or null
+  int* top_ids;              // [rows, top], -1 after the last
+  float* top_logprobs;       // [rows, top], -inf after the last
+  int top;                   // 0 to 64
+  int raw;                   // 1: log-probabilities of the logits as they came; 0: after all parameters
+} TargetTokensArgs;
+
+// coupled_children_{type}: the first finishers of the same race over a drafter's rows, at T = 0 the greatest logits.
+typedef struct CoupledChildrenArgs {
+  LogitRowsArgs rows;
+  int* tokens;    // [rows, places], best first, -1 after the last
+  float* scores;  // [rows, places], -inf after the last
+  int* status;    // [rows], as above
+  int places;     // 1 to 64
+  int reserved;
+} CoupledChildrenArgs;

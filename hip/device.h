@@ -23,6 +23,7 @@
 #define WAVES_PER_SIMD(waves) __attribute__((amdgpu_waves_per_eu(waves)))
 
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_MEMBER __device__ __forceinline__
 
 // HIP's headers, which hipcc puts before every source, have an exp2, a max and a min of their own, which round otherwise. Inside a
 // namespace ours hide them: kernels are written in it too.
@@ -35,6 +36,7 @@ typedef unsigned long long u64;
 typedef int i32;
 typedef long long i64;
 typedef float f32;
+typedef double f64;
 typedef _Float16 f16;
 typedef __bf16 bf16;
 
@@ -81,6 +83,7 @@ DEVICE f32 reciprocal(f32 x) { return __builtin_amdgcn_rcpf(x); }
 DEVICE f32 max(f32 a, f32 b) { return __builtin_fmaxf(a, b); }
 DEVICE i32 max(i32 a, i32 b) { return a > b ? a : b; }
 DEVICE u32 min(u32 a, u32 b) { return a < b ? a : b; }
+DEVICE u64 max(u64 a, u64 b) { return a > b ? a : b; }
 DEVICE i32 ceil_div(i32 a, i32 b) { return (a + b - 1) / b; }
 
 // ---- between the lanes of a wave
@@ -94,12 +97,24 @@ template <typename T> DEVICE T read_lane(T x, u32 lane) {
   return bit_cast<T>(__builtin_amdgcn_readlane(bit_cast<i32>(x), i32(lane)));
 }
 DEVICE u64 ballot(bool x) { return __builtin_amdgcn_ballot_w64(x); }
+DEVICE u64 shuffle(u64 x, u32 lane) { return u64(shuffle(u32(x >> 32), lane)) << 32 | shuffle(u32(x), lane); }
+DEVICE u64 shuffle_xor(u64 x, u32 mask) { return shuffle(x, lane_id() ^ mask); }
+// Bits of a mask below this lane.
+DEVICE u32 count_below(u64 mask) { return __builtin_amdgcn_mbcnt_hi(u32(mask >> 32), __builtin_amdgcn_mbcnt_lo(u32(mask), 0)); }
+
+// Adds to a value in LDS, whatever the other waves of the workgroup add meanwhile; returns what was there.
+template <typename T> DEVICE T atomic_add(T* p, T x) {
+  return __hip_atomic_fetch_add(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+}
 
 // Data-parallel primitive: the value of another lane of the same row of 16, at no cost over the operation that uses it.
 template <int CONTROL> DEVICE f32 dpp(f32 x) {
   return bit_cast<f32>(__builtin_amdgcn_update_dpp(0, bit_cast<i32>(x), CONTROL, 0xf, 0xf, true));
 }
 constexpr int ROW_ROTATE = 0x120;  // + 1..15 lanes to the right
+constexpr int QUAD_SWAP_1 = 0xB1;  // lane ^ 1
+constexpr int QUAD_SWAP_2 = 0x4E;  // lane ^ 2
+constexpr int HALF_MIRROR = 0x141;  // the 8 lanes of a half row in reverse
 
 // Over the 16 lanes of a row; every lane gets the result, in an order of operations that depends on the lane only by symmetry.
 DEVICE f32 row_max(f32 x) {
