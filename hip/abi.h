@@ -101,8 +101,8 @@ typedef struct KvMoveArgs {
   int reserved;
 } KvMoveArgs;
 
-// What a row of logits depends on, and what is found out about it: row_maxima_{type} and row_masses_{type}, shared by target_tokens and
-// coupled_children. V ids, of which 64 consecutive ones are a group; groups = ceil(V / 64), at most 4096. A row is read by `parts`
+// What a row of logits depends on, and what is found out about it: row_maxima_{type}, row_masses_{type} and row_cuts_{type}, shared by
+// target_tokens and coupled_children. V ids, of which 64 consecutive ones are a group; groups = ceil(V / 64), at most 4096. A row is read by `parts`
 // workgroups. Pointers that are null switch off what they stand for.
 typedef struct LogitRowsArgs {
   const void* logits;                  // [rows, columns], row_stride elements apart, f32, bf16 or f16
@@ -125,6 +125,8 @@ typedef struct LogitRowsArgs {
   unsigned long long* bin_masses;      // workspace [rows, parts, 1024], null when no row may need row_masses
   unsigned int* bin_counts;            // workspace [rows, parts, 1024]
   unsigned long long* raw_totals;      // workspace [rows, parts], null unless raw_maxima is given
+  void* cuts;                          // [rows], a Cut (cut.h) each: what the filters leave, 24 bytes, of which the last 8 are its mass as
+                                       // a u64, 2^40 for the row's maximum; null when there is neither top_k nor top_p and totals is 0
   long long row_stride;                // elements
   long long allowed_stride;            // words
   int rows;
@@ -141,7 +143,6 @@ typedef struct TargetTokensArgs {
   LogitRowsArgs rows;
   int* tokens;               // [rows]
   int* status;               // [rows]
-  void* cuts;                // workspace [rows, 24 bytes]: what the filters leave; null: no target_logprobs follows
   const int* child_offsets;  // [rows + 1] into child_ids; or null
   const int* child_ids;
   float* child_probabilities;

@@ -3,6 +3,8 @@
 
 #include "device.h"
 
+namespace specverify {
+
 constexpr u32 FINISH_THREADS = 1024;
 constexpr u32 FINISH_WAVES = FINISH_THREADS / WAVE;
 
@@ -32,6 +34,8 @@ struct Block {
   // The sum over the threads before this one.
   DEVICE_MEMBER u64 sum_before(u64 x) {
     u64 with = x;
+    // Unrolled, the masks of all steps would be kept in scalar registers.
+#pragma unroll 1
     for (u32 step = 1; step < WAVE; step *= 2) {
       const u64 other = shuffle(with, (lane_id() - step) % WAVE);
       with += lane_id() >= step ? other : 0;
@@ -45,3 +49,5 @@ struct Block {
     return before + with - x;
   }
 };
+
+}  // namespace specverify

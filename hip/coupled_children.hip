@@ -2,6 +2,8 @@
 // workgroup finishes a row that row_maxima has read.
 #include "finish.h"
 
+namespace specverify {
+
 template <typename T> DEVICE void coupled_children(const CoupledChildrenArgs& a) {
   __shared__ Finish s;
   const LogitRowsArgs& rows = a.rows;
@@ -19,16 +21,12 @@ template <typename T> DEVICE void coupled_children(const CoupledChildrenArgs& a)
   if (status == GOOD) {
     const Row<T> row(rows, index, request);
     const Law law(rows, request);
-    load_maxima(s, rows.maxima + i64(index) * row.groups, row.groups);
-    Cut cut = {-infinity(), -infinity(), ~0u, max, 0};
-    if (!law.greedy) {
-      Filters<T> filters = {rows, row, law, index, max, s, 0};
-      cut = filters.find();
-    }
+    const Maxima maxima(rows.maxima + i64(index) * row.groups, row.groups);
+    Cut cut = law.greedy ? Cut::unfiltered(max) : rows.cuts ? ((const Cut*)rows.cuts)[index] : Cut::of(law, max);
     const u64 seed = rows.seeds[request];
     const Coins coins = {u32(seed), u32(seed >> 32), rows.positions[index]};
     const Field<T> field = {row, cut, law.inverse_temperature, coins, !law.greedy, false};
-    entry = race(field, s, Podium{u32(a.places)}).entry;
+    entry = race(field, maxima, s, Podium{u32(a.places)}).entry;
   }
   if (place >= u32(a.places)) return;
   const i64 at = i64(index) * a.places + place;
@@ -41,3 +39,5 @@ template <typename T> DEVICE void coupled_children(const CoupledChildrenArgs& a)
 KERNEL(f32)
 KERNEL(bf16)
 KERNEL(f16)
+
+}  // namespace specverify

@@ -82,6 +82,7 @@ DEVICE f32 exp2(f32 x) { return __builtin_amdgcn_exp2f(x); }
 DEVICE f32 reciprocal(f32 x) { return __builtin_amdgcn_rcpf(x); }
 DEVICE f32 max(f32 a, f32 b) { return __builtin_fmaxf(a, b); }
 DEVICE i32 max(i32 a, i32 b) { return a > b ? a : b; }
+DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 DEVICE u32 min(u32 a, u32 b) { return a < b ? a : b; }
 DEVICE u64 max(u64 a, u64 b) { return a > b ? a : b; }
 DEVICE i32 ceil_div(i32 a, i32 b) { return (a + b - 1) / b; }
@@ -96,6 +97,8 @@ template <typename T> DEVICE T read_lane(T x, u32 lane) {
   static_assert(sizeof(T) == 4, "one register");
   return bit_cast<T>(__builtin_amdgcn_readlane(bit_cast<i32>(x), i32(lane)));
 }
+// The first active lane's, in a scalar register.
+DEVICE u32 first_lane(u32 x) { return __builtin_amdgcn_readfirstlane(x); }
 DEVICE u64 ballot(bool x) { return __builtin_amdgcn_ballot_w64(x); }
 DEVICE u64 shuffle(u64 x, u32 lane) { return u64(shuffle(u32(x >> 32), lane)) << 32 | shuffle(u32(x), lane); }
 DEVICE u64 shuffle_xor(u64 x, u32 mask) { return shuffle(x, lane_id() ^ mask); }

@@ -2,10 +2,30 @@
 // to the lower id. The least exponential of a group bounds the scores of its 64 members, so that few groups are read again.
 #pragma once
 
+#include "block.h"
 #include "cut.h"
+
+namespace specverify {
 
 // Taken from logarithms that bound others: more than ln can err.
 constexpr f32 SLACK = 1e-5f;
+
+// In LDS.
+struct Finish {
+  Block block;
+  u64 list[FINISH_WAVES * WAVE];
+};
+
+// The maxima of the four groups that a thread looks after, -inf past the last.
+struct Maxima {
+  f32 of[4];
+  DEVICE_MEMBER Maxima(const f32* maxima, u32 groups) {
+    for (u32 i = 0; i < 4; i++) {
+      const u32 group = 4 * thread_id() + i;
+      of[i] = group < groups ? maxima[group] : -infinity();
+    }
+  }
+};
 
 DEVICE f32 score_of(u64 entry) { return entry ? value_of(u32(entry >> 32)) : -infinity(); }
 DEVICE u32 id_of(u64 entry) { return ~u32(entry); }
@@ -22,13 +42,12 @@ template <typename T> struct Field {
   DEVICE_MEMBER f32 scaled(f32 x) const { return (x - cut.max) * inverse_temperature; }
 
   // A score that no member of the thread's four groups exceeds.
-  DEVICE_MEMBER void bounds(const Finish& s, f32 (&bound)[4]) const {
-    const u32 first = 4 * thread_id();
+  DEVICE_MEMBER void bounds(const Maxima& maxima, f32 (&bound)[4]) const {
     u32x4 words = {};
     if (noisy) words = coins.words(RACE, thread_id());
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
-      const f32 most = s.maxima[first + i], y = scaled(most);
+      const f32 most = maxima.of[i], y = scaled(most);
       const f32 best = noisy ? y - (ln(least_of(words[i])) - SLACK) : most;
       bound[i] = cut.reaches(most, y) ? best : -infinity();
     }
@@ -67,6 +86,7 @@ struct Podium {
 
   // Lanes in descending order if they rise and then fall (or the reverse).
   static DEVICE_MEMBER u64 settle(u64 x) {
+#pragma unroll 1
     for (u32 step = WAVE / 2; step > 0; step /= 2) x = keep(x, step, !(lane_id() & step));
     return x;
   }
@@ -81,7 +101,10 @@ struct Podium {
   DEVICE_MEMBER void add(u64 other) {
     const u64 last = shuffle(entry, places - 1);
     if (!ballot(other > last)) return;
+    // Unrolled, the masks of all steps would be kept in scalar registers, of which there are not so many.
+#pragma unroll 1
     for (u32 run = 2; run <= WAVE; run *= 2) {
+#pragma unroll 1
       for (u32 step = run / 2; step > 0; step /= 2) other = keep(other, step, !(lane_id() & step) == !(lane_id() & run));
     }
     merge(other);
@@ -105,9 +128,9 @@ struct Podium {
 
 // Runs a race to its end. Every wave opens its groups by descending bound: first one (or as many as the podium needs), then, with the bar
 // of all waves, those that still reach it.
-template <typename T, typename Best> DEVICE Best race(const Field<T>& field, Finish& s, Best best) {
+template <typename T, typename Best> DEVICE Best race(const Field<T>& field, const Maxima& maxima, Finish& s, Best best) {
   f32 bound[4];
-  field.bounds(s, bound);
+  field.bounds(maxima, bound);
   f32 bar = -infinity();
   const auto open = [&](u32 most) {
     for (u32 opened = 0; opened < most; opened++) {
@@ -130,3 +153,5 @@ template <typename T, typename Best> DEVICE Best race(const Field<T>& field, Fin
   open(MAX_GROUPS);
   return best.merged(s);
 }
+
+}  // namespace specverify

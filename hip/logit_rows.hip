@@ -5,6 +5,8 @@
 // it a second time where top_p or a great top_k needs to know where the mass lies: a histogram over y = (x - max) / T.
 #include "rows.h"
 
+namespace specverify {
+
 constexpr u32 THREADS = 256;
 constexpr u32 WAVES = THREADS / WAVE;
 // 16-byte loads of a lane in flight.
@@ -141,3 +143,5 @@ template <typename T> DEVICE void row_masses(const LogitRowsArgs& a) {
 KERNELS(f32)
 KERNELS(bf16)
 KERNELS(f16)
+
+}  // namespace specverify

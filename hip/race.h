@@ -6,6 +6,8 @@
 
 #pragma clang fp contract(off)
 
+namespace specverify {
+
 // Ids that share a least exponential.
 constexpr u32 GROUP = 64;
 enum Stream : u32 { RACE = 0, RACE_INDEX = 1, RACE_MEMBER = 2 };
@@ -119,3 +121,5 @@ DEVICE u32 order_of(f32 x) {
   return bits ^ (u32(i32(bits) >> 31) | 0x80000000u);
 }
 DEVICE f32 value_of(u32 order) { return bit_cast<f32>(order & 0x80000000u ? order ^ 0x80000000u : ~order); }
+
+}  // namespace specverify

@@ -5,6 +5,8 @@
 #include "abi.h"
 #include "race.h"
 
+namespace specverify {
+
 constexpr u32 MAX_GROUPS = 4096;
 constexpr u32 BINS = 1024;
 // Of y = (x - max) / T, from 0 down to LEAST_Y.
@@ -246,3 +248,5 @@ struct Parts {
     return max == -infinity() ? NO_MASS : GOOD;
   }
 };
+
+}  // namespace specverify

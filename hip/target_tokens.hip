@@ -2,6 +2,8 @@
 // that row_maxima (and, where the filters ask for it, row_masses) has read.
 #include "finish.h"
 
+namespace specverify {
+
 template <typename T> DEVICE void target_tokens(const TargetTokensArgs& a) {
   __shared__ Finish s;
   const LogitRowsArgs& rows = a.rows;
@@ -24,28 +26,26 @@ template <typename T> DEVICE void target_tokens(const TargetTokensArgs& a) {
   }
   const Row<T> row(rows, index, request);
   const Law law(rows, request);
-  load_maxima(s, rows.maxima + i64(index) * row.groups, row.groups);
+  const Maxima maxima(rows.maxima + i64(index) * row.groups, row.groups);
   u32 token;
-  Filters<T> filters = {rows, row, law, index, max, s, 0};
-  const Cut cut = filters.find();
   if (law.greedy) {
     // The first group that holds the maximum, and its first member that does.
     u32 first = ~0u;
 #pragma unroll
-    for (u32 i = 4; i > 0; i--) first = s.maxima[4 * thread_id() + i - 1] == max ? 4 * thread_id() + i - 1 : first;
+    for (u32 i = 4; i > 0; i--) first = maxima.of[i - 1] == max ? 4 * thread_id() + i - 1 : first;
     const u32 group = first_lane(u32(s.block.least(first)));
     if (wave_id() != 0) return;
     token = group * GROUP + u32(__builtin_ctzll(ballot(row.group(group) == max)));
   } else {
     const u64 seed = rows.seeds[request];
     const Coins coins = {u32(seed), u32(seed >> 32), rows.positions[index]};
+    const Cut cut = rows.cuts ? ((const Cut*)rows.cuts)[index] : Cut::of(law, max);
     const Field<T> field = {row, cut, law.inverse_temperature, coins, true, false};
-    token = id_of(race(field, s, Winner{}).best);
+    token = id_of(race(field, maxima, s, Winner{}).best);
   }
   if (!writes) return;
   a.tokens[index] = i32(token);
   a.status[index] = GOOD;
-  if (a.cuts) ((Cut*)a.cuts)[index] = cut;
 }
 
 // 1 / x, to the last bit or nearly so, by Newton's method: the hardware's estimate has 24 bits.
@@ -93,7 +93,7 @@ template <typename T> DEVICE void target_logprobs(const TargetTokensArgs& a) {
   }
   const Row<T> row(rows, index, request);
   const Law law(rows, request);
-  const Cut cut = ((const Cut*)a.cuts)[index];
+  const Cut cut = ((const Cut*)rows.cuts)[index];
   const u32 token = scalar_load(a.tokens + index);
 
   // Of the children: mass / total, 0 for those that the filters drop; at T = 0 the token alone has mass.
@@ -114,7 +114,8 @@ template <typename T> DEVICE void target_logprobs(const TargetTokensArgs& a) {
   if (!a.token_logprobs && a.top == 0) return;
 
   // Log-probabilities: of the logits as they came, at T = 1; or of what the parameters leave, at T = 0 unscaled and unfiltered.
-  Cut of = {-infinity(), -infinity(), ~0u, cut.max, cut.total};
+  Cut of = Cut::unfiltered(cut.max);
+  of.total = cut.total;
   if (a.raw) {
     of.max = Parts(rows, index).raw_max;
     of.total = 0;
@@ -122,7 +123,7 @@ template <typename T> DEVICE void target_logprobs(const TargetTokensArgs& a) {
   } else if (!law.greedy) {
     of = cut;
   }
-  load_maxima(s, (a.raw ? rows.raw_maxima : rows.maxima) + i64(index) * row.groups, row.groups);
+  const Maxima maxima((a.raw ? rows.raw_maxima : rows.maxima) + i64(index) * row.groups, row.groups);
   const Field<T> field = {row, of, a.raw ? 1.0f : law.inverse_temperature, Coins{}, false, bool(a.raw)};
   const f64 log_total = log_of(of.total);
   const auto logprob = [&](f32 x) { return f32(f64(field.scaled(x)) - log_total); };
@@ -132,7 +133,7 @@ template <typename T> DEVICE void target_logprobs(const TargetTokensArgs& a) {
     if (lane_id() == 0) a.token_logprobs[index] = kept ? logprob(x) : -infinity();
   }
   if (a.top == 0) return;
-  const Podium podium = race(field, s, Podium{u32(a.top)});
+  const Podium podium = race(field, maxima, s, Podium{u32(a.top)});
   if (thread_id() < u32(a.top)) {
     const bool has = podium.entry != 0;
     a.top_ids[i64(index) * a.top + thread_id()] = has ? i32(id_of(podium.entry)) : -1;
@@ -146,3 +147,5 @@ template <typename T> DEVICE void target_logprobs(const TargetTokensArgs& a) {
 KERNELS(f32)
 KERNELS(bf16)
 KERNELS(f16)
+
+}  // namespace specverify
