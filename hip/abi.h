@@ -122,7 +122,7 @@ typedef struct LogitRowsArgs {
   float* raw_maxima;                   // workspace [rows, groups]: of the logits as they came; null: not wanted
   float* part_maxima;                  // workspace [rows, parts, 2]: the same two of each part
   unsigned int* part_faults;           // workspace [rows, parts]
-  unsigned long long* bin_masses;      // workspace [rows, parts, 1024], null when no row may need row_masses
+  unsigned long long* bin_masses;      // workspace [rows, parts, 1024]; null: no row_masses runs, top_p is null and totals 0
   unsigned int* bin_counts;            // workspace [rows, parts, 1024]
   unsigned long long* raw_totals;      // workspace [rows, parts], null unless raw_maxima is given
   void* cuts;                          // [rows], a Cut (cut.h) each: what the filters leave, 24 bytes, of which the last 8 are its mass as

@@ -19,7 +19,7 @@ struct Block {
     x = of_wave[lane_id() % FINISH_WAVES];
     for (u32 mask = 1; mask < FINISH_WAVES; mask *= 2) x = op(x, shuffle_xor(x, mask));
     barrier();
-    return x;
+    return first_lane(x);
   }
   DEVICE_MEMBER u64 greatest(u64 x) {
     return reduce(x, [](u64 a, u64 b) { return a > b ? a : b; });

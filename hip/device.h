@@ -97,8 +97,11 @@ template <typename T> DEVICE T read_lane(T x, u32 lane) {
   static_assert(sizeof(T) == 4, "one register");
   return bit_cast<T>(__builtin_amdgcn_readlane(bit_cast<i32>(x), i32(lane)));
 }
-// The first active lane's, in a scalar register.
+// The first active lane's. The compiler knows that it is the same for all, so that what depends on it branches as one.
 DEVICE u32 first_lane(u32 x) { return __builtin_amdgcn_readfirstlane(x); }
+DEVICE i32 first_lane(i32 x) { return i32(first_lane(u32(x))); }
+DEVICE u64 first_lane(u64 x) { return u64(first_lane(u32(x >> 32))) << 32 | first_lane(u32(x)); }
+DEVICE f32 first_lane(f32 x) { return bit_cast<f32>(first_lane(bit_cast<u32>(x))); }
 DEVICE u64 ballot(bool x) { return __builtin_amdgcn_ballot_w64(x); }
 DEVICE u64 shuffle(u64 x, u32 lane) { return u64(shuffle(u32(x >> 32), lane)) << 32 | shuffle(u32(x), lane); }
 DEVICE u64 shuffle_xor(u64 x, u32 mask) { return shuffle(x, lane_id() ^ mask); }

@@ -73,7 +73,7 @@ struct Winner {
   u64 best = 0;
 
   DEVICE_MEMBER void add(u64 entry) { best = max(best, entry); }
-  DEVICE_MEMBER f32 bar() const { return wave_max(score_of(best)); }
+  DEVICE_MEMBER f32 bar() const { return first_lane(wave_max(score_of(best))); }
   // Over all waves.
   DEVICE_MEMBER Winner merged(Finish& s) const { return Winner{s.block.greatest(best)}; }
   DEVICE_MEMBER u32 first_groups() const { return 1; }
@@ -109,7 +109,7 @@ struct Podium {
     }
     merge(other);
   }
-  DEVICE_MEMBER f32 bar() const { return score_of(shuffle(entry, places - 1)); }
+  DEVICE_MEMBER f32 bar() const { return first_lane(score_of(shuffle(entry, places - 1))); }
   DEVICE_MEMBER Podium merged(Finish& s) const {
     Podium all = *this;
     for (u32 distance = 1; distance < FINISH_WAVES; distance *= 2) {
@@ -135,7 +135,7 @@ template <typename T, typename Best> DEVICE Best race(const Field<T>& field, con
   const auto open = [&](u32 most) {
     for (u32 opened = 0; opened < most; opened++) {
       f32 mine = max(max(bound[0], bound[1]), max(bound[2], bound[3]));
-      const f32 greatest = wave_max(mine);
+      const f32 greatest = first_lane(wave_max(mine));
       if (greatest == -infinity() || greatest < bar) return;
       const u32 lane = __builtin_ctzll(ballot(mine == greatest));
       u32 which = 3;

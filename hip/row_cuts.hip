@@ -83,7 +83,7 @@ template <typename T> struct Finder {
   // The bin (a thread has one) in which the goal is reached, and what stands above it.
   DEVICE_MEMBER bool pick(u64 count, u64 mass, const Goal& goal, Place& place, u32& bin) {
     const u64 counted = place.count + s.block.sum_before(count), weighed = place.mass + s.block.sum_before(mass);
-    if (thread_id() == 0) s.found[0] = NOWHERE;
+    if (thread_id() < 3) s.found[thread_id()] = NOWHERE;
     barrier();
     if (!goal.reached(counted, weighed) && goal.reached(counted + count, weighed + mass)) {
       s.found[0] = thread_id();
@@ -91,7 +91,7 @@ template <typename T> struct Finder {
       s.found[2] = weighed;
     }
     barrier();
-    const u64 at = s.found[0];
+    const u64 at = first_lane(s.found[0]);
     if (at == NOWHERE) return false;
     bin = u32(at);
     place.count = s.found[1];
@@ -130,7 +130,7 @@ template <typename T> struct Finder {
         });
     low = u32(s.block.least(least));
     high = u32(s.block.greatest(most));
-    return s.listed;
+    return first_lane(s.listed);
   }
 
   // The same ids by their place in the range.
@@ -185,7 +185,7 @@ template <typename T> struct Finder {
     }
     u64 count = place.count + i, mass = place.mass + s.block.sum_before(masses[0] + masses[1]);
     const u64 all = place.mass + s.block.sum(masses[0] + masses[1]);
-    if (thread_id() == 0) s.found[0] = NOWHERE;
+    if (thread_id() < 3) s.found[thread_id()] = NOWHERE;
     barrier();
     for (u32 e = 0; e < 2; e++) {
       if (i + e < n && !goal.reached(count, mass) && goal.reached(count + 1, mass + masses[e])) {
@@ -197,7 +197,7 @@ template <typename T> struct Finder {
       mass += masses[e];
     }
     barrier();
-    const bool any = s.found[0] != NOWHERE;
+    const bool any = first_lane(s.found[0]) != NOWHERE;
     const u64 entry = s.found[1], total = s.found[2];
     barrier();
     return any ? Found{true, u32(entry >> 32), ~u32(entry), total} : Found{false, 0, 0, all};
@@ -240,7 +240,7 @@ template <typename T> struct Finder {
         if (n <= LISTED) sort(n);
       }
       if (n <= LISTED) {
-        sorted = place.count == 0 ? n : 0;
+        sorted = first_lane(u32(place.count == 0)) ? n : 0;
         return find_in_list(n, place, goal);
       }
       if (low == high) return find_in_tie(n, low, place, goal);
@@ -250,7 +250,7 @@ template <typename T> struct Finder {
       count(place, shift);
       const u32 counted = s.bins.counts[thread_id()];
       const u64 weighed = s.bins.masses[thread_id()];
-      u32 bin;
+      u32 bin = 0;
       if (!pick(counted, weighed, goal, place, bin)) return Found{false, 0, 0, 0};
       place.high = high - (bin << shift);
       place.low = specverify::max(low, place.high - ((1u << shift) - 1));
@@ -268,13 +268,13 @@ template <typename T> struct Finder {
     }
     barrier();
     Place top = {};
-    u32 bin;
+    u32 bin = 0;
     return pick(s.bins.counts[thread_id()], 0, Goal{false, k, 0}, top, bin) ? bin : BINS - 1;
   }
 
   DEVICE_MEMBER Cut find() {
     Cut cut = Cut::of(law, max);
-    const bool binned = law.needs_bins() || a.totals;
+    const bool binned = a.bin_masses && (law.needs_bins() || a.totals);
     u64 mass = 0, all = 0;
     u32 count = 0;
     if (binned) {
@@ -286,8 +286,8 @@ template <typename T> struct Finder {
       all = s.block.sum(mass);
     }
     cut.total = all;
-    // A small top_k is found among the groups with the greatest maxima, the rest by the histogram.
-    const bool by_groups = law.top_k > 0 && law.top_k <= SMALL_K;
+    // A small top_k is found among the groups with the greatest maxima, the rest by the histogram of the row.
+    const bool by_groups = law.top_k > 0 && (law.top_k <= SMALL_K || !a.bin_masses);
     const u32 last_bin = by_groups ? bins_of(law.top_k) : BINS - 1;
 #pragma unroll 1
     for (u32 filter = 0; filter < 2; filter++) {
@@ -296,7 +296,7 @@ template <typename T> struct Finder {
       const Goal goal = {by_mass, u64(law.top_k), f64(law.top_p) * f64(cut.total)};
       Place place = {0, last_bin, 0, ~0u, 0, 0};
       if (!by_groups) {
-        u32 bin;
+        u32 bin = 0;
         // Fewer than top_k ids.
         if (!pick(count, mass, goal, place, bin)) continue;
         place.first_bin = place.last_bin = bin;

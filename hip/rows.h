@@ -50,6 +50,8 @@ template <> struct Pack<f16> {
       const f16x2 pair = bit_cast<f16x2>(v[i]);
       x[2 * i] = f32(pair.x);
       x[2 * i + 1] = f32(pair.y);
+      // The compiler, which cannot see through this, would compare the halves of registers one by one instead.
+      asm("" : "+v"(x[2 * i]), "+v"(x[2 * i + 1]));
     }
   }
 };
@@ -232,8 +234,8 @@ struct Parts {
   DEVICE_MEMBER Parts(const LogitRowsArgs& a, u32 row) {
     const bool has = lane_id() < u32(a.parts);
     const u32 at = row * a.parts + min(lane_id(), u32(a.parts) - 1);
-    max = wave_max(has ? a.part_maxima[2 * at] : -infinity());
-    raw_max = wave_max(has ? a.part_maxima[2 * at + 1] : -infinity());
+    max = first_lane(wave_max(has ? a.part_maxima[2 * at] : -infinity()));
+    raw_max = first_lane(wave_max(has ? a.part_maxima[2 * at + 1] : -infinity()));
     const u32 mine = has ? a.part_faults[at] : 0;
     faults = 0;
     for (u32 bit = 1; bit <= EDIT_INF; bit *= 2) faults |= ballot(mine & bit) ? bit : 0;

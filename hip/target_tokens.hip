@@ -93,7 +93,7 @@ template <typename T> DEVICE void target_logprobs(const TargetTokensArgs& a) {
   }
   const Row<T> row(rows, index, request);
   const Law law(rows, request);
-  const Cut cut = ((const Cut*)rows.cuts)[index];
+  const Cut cut = rows.cuts ? ((const Cut*)rows.cuts)[index] : Cut::of(law, 0);
   const u32 token = scalar_load(a.tokens + index);
 
   // Of the children: mass / total, 0 for those that the filters drop; at T = 0 the token alone has mass.

@@ -51,6 +51,13 @@ impl Field for f32 {
     }
 }
 
+/// Has fields of its own, which are set by their names.
+impl Field for LogitRowsArgs {
+    fn of(_: Number) -> Option<Self> {
+        None
+    }
+}
+
 macro_rules! arguments {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {
         $(
@@ -185,6 +192,65 @@ arguments! {
         window: i32,
         scale: f32,
         softcap: f32,
+        reserved: i32,
+    }
+
+    /// Arguments of `row_maxima_{type}`, `row_masses_{type}` and `row_cuts_{type}`, and the first part of those of `target_tokens`
+    /// and `coupled_children`.
+    LogitRowsArgs {
+        logits: u64,
+        columns: u64,
+        requests: u64,
+        positions: u64,
+        seeds: u64,
+        inverse_temperatures: u64,
+        top_k: u64,
+        top_p: u64,
+        min_p: u64,
+        bias_offsets: u64,
+        bias_ids: u64,
+        bias_values: u64,
+        allowed: u64,
+        maxima: u64,
+        raw_maxima: u64,
+        part_maxima: u64,
+        part_faults: u64,
+        bin_masses: u64,
+        bin_counts: u64,
+        raw_totals: u64,
+        cuts: u64,
+        row_stride: i64,
+        allowed_stride: i64,
+        rows: i32,
+        vocab: i32,
+        parts: i32,
+        part_groups: i32,
+        allowed_by_row: i32,
+        totals: i32,
+    }
+
+    /// Arguments of `target_tokens_{type}` and `target_logprobs_{type}`.
+    TargetTokensArgs {
+        rows: LogitRowsArgs,
+        tokens: u64,
+        status: u64,
+        child_offsets: u64,
+        child_ids: u64,
+        child_probabilities: u64,
+        token_logprobs: u64,
+        top_ids: u64,
+        top_logprobs: u64,
+        top: i32,
+        raw: i32,
+    }
+
+    /// Arguments of `coupled_children_{type}`.
+    CoupledChildrenArgs {
+        rows: LogitRowsArgs,
+        tokens: u64,
+        scores: u64,
+        status: u64,
+        places: i32,
         reserved: i32,
     }
 }

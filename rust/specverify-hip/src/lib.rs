@@ -2,11 +2,15 @@
 //! launcher finds the HIP runtime of the process when it is first asked. Without a GPU nothing fails: [`Device::open`] says so.
 
 pub mod abi;
+pub mod coupled_children;
 mod error;
 mod hip_error;
 pub mod kernels;
 pub mod kv_compact;
+pub mod logit_rows;
 mod runtime;
+
+pub mod target_tokens;
 pub mod tree_attention;
 pub mod tree_walk;
 

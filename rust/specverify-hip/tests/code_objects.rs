@@ -86,6 +86,9 @@ fn arguments_have_the_size_that_the_compiler_says() {
         ("kv_compact", size_of::<abi::KvCompactArgs>()),
         ("kv_move", size_of::<abi::KvMoveArgs>()),
         ("tree_attention", size_of::<abi::TreeAttentionArgs>()),
+        ("row_", size_of::<abi::LogitRowsArgs>()),
+        ("target_", size_of::<abi::TargetTokensArgs>()),
+        ("coupled_children", size_of::<abi::CoupledChildrenArgs>()),
     ];
     for object in CODE_OBJECTS {
         let program = gfxsim::Program::parse(object.assembly).unwrap();

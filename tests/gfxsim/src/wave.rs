@@ -27,6 +27,13 @@ pub(crate) enum Pending {
     Store,
 }
 
+impl Pending {
+    /// Whether it loads into a vector register.
+    fn fills(&self, register: usize) -> bool {
+        matches!(self, Pending::Vector { first, values, .. } if (*first..first + values.len()).contains(&register))
+    }
+}
+
 /// An LDS access that its wave has not waited for.
 #[derive(Debug)]
 pub(crate) struct LdsAccess {
@@ -171,12 +178,20 @@ impl Wave {
 
     // ---- memory
 
-    /// Registers that a load is about to fill.
-    fn reserve(&mut self, pending: &Pending) -> Result<()> {
+    /// Registers that a load is about to fill. Loads of one queue answer in order, so that one may follow another into a register: that of
+    /// other lanes, most often.
+    fn reserve(&mut self, pending: &Pending, local: bool) -> Result<()> {
         match pending {
-            Pending::Vector { first, values, .. } => {
+            Pending::Vector { first, values, keep, .. } => {
                 for index in *first..first + values.len() {
-                    self.vector(index)?;
+                    let before = if local {
+                        self.local_queue.iter().filter(|(load, _)| load.fills(index)).count()
+                    } else {
+                        self.vector_queue.iter().filter(|load| load.fills(index)).count()
+                    };
+                    if *keep != 0 || before != usize::from(self.pending[index]) {
+                        self.vector(index)?;
+                    }
                     self.pending[index] += 1;
                 }
             }
@@ -215,13 +230,13 @@ impl Wave {
     }
 
     pub fn issue_vector(&mut self, pending: Pending) -> Result<()> {
-        self.reserve(&pending)?;
+        self.reserve(&pending, false)?;
         self.vector_queue.push_back(pending);
         Ok(())
     }
 
     pub fn issue_local(&mut self, pending: Pending, access: Option<LdsAccess>) -> Result<()> {
-        self.reserve(&pending)?;
+        self.reserve(&pending, true)?;
         self.local_queue.push_back((pending, access));
         Ok(())
     }

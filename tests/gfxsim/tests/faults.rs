@@ -47,6 +47,31 @@ fn a_register_overwritten_while_a_load_into_it_is_under_way() {
     assert_eq!(fault.kind, Kind::MissingWait { register: "v2".into() });
 }
 
+/// Loads of one kind answer in order: the halves of a wave may load into one register without a wait between them. Global memory and LDS do
+/// not wait for each other.
+#[test]
+fn a_register_that_two_loads_fill() {
+    let body = |second: &str, wait: &str| {
+        text(
+            "gfx942",
+            256,
+            &format!(
+                "v_lshlrev_b32_e32 v1, 2, v0\nds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\nv_cmp_gt_u32_e32 vcc, 32, v0\n\
+                 s_and_saveexec_b64 s[8:9], vcc\nglobal_load_dword v2, v1, s[4:5]\ns_xor_b64 exec, exec, s[8:9]\n{second}\n\
+                 s_or_b64 exec, exec, s[8:9]\n{wait}\nglobal_store_dword v1, v2, s[6:7]\ns_endpgm"
+            ),
+        )
+    };
+    let inputs: Vec<u32> = (0..64).map(|i| 100 + i).collect();
+    let same = "global_load_dword v2, v1, s[4:5] offset:-128";
+    let expected: Vec<u32> = (0..64).map(|i| 100 + i % 32).collect();
+    assert_eq!(run(&body(same, "s_waitcnt vmcnt(0)"), 1, &inputs).unwrap().1, expected);
+    for (second, wait) in [(same, "s_waitcnt vmcnt(1)"), ("ds_read_b32 v2, v1", "s_waitcnt vmcnt(0) lgkmcnt(0)")] {
+        let fault = run(&body(second, wait), 1, &inputs).unwrap_err();
+        assert_eq!(fault.kind, Kind::MissingWait { register: "v2".into() });
+    }
+}
+
 /// lgkmcnt(1) says nothing of a scalar load: these answer in any order.
 #[test]
 fn scalar_loads_answer_in_any_order() {

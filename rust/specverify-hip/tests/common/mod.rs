@@ -1,6 +1,8 @@
 //! Launches on the simulator.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod logits;
+
 use std::sync::OnceLock;
 
 use gfxsim::{Buffer, Fault, Launch, Memory, Program, Report};
