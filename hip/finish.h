@@ -126,17 +126,18 @@ struct Podium {
   DEVICE_MEMBER u32 first_groups() const { return (places + FINISH_WAVES - 1) / FINISH_WAVES; }
 };
 
-// Runs a race to its end. Every wave opens its groups by descending bound: first one (or as many as the podium needs), then, with the bar
-// of all waves, those that still reach it.
+// Runs a race to its end. Every wave opens its groups by descending bound: first one (or as many as the podium needs), then rounds of
+// twice as many, each with the bar of all waves, until no bound reaches it.
 template <typename T, typename Best> DEVICE Best race(const Field<T>& field, const Maxima& maxima, Finish& s, Best best) {
   f32 bound[4];
   field.bounds(maxima, bound);
   f32 bar = -infinity();
+  // Whether a group may be left that reaches the bar.
   const auto open = [&](u32 most) {
     for (u32 opened = 0; opened < most; opened++) {
       f32 mine = max(max(bound[0], bound[1]), max(bound[2], bound[3]));
       const f32 greatest = first_lane(wave_max(mine));
-      if (greatest == -infinity() || greatest < bar) return;
+      if (greatest == -infinity() || greatest < bar) return false;
       const u32 lane = __builtin_ctzll(ballot(mine == greatest));
       u32 which = 3;
 #pragma unroll
@@ -147,10 +148,14 @@ template <typename T, typename Best> DEVICE Best race(const Field<T>& field, con
       best.add(field.entries(group));
       bar = max(bar, best.bar());
     }
+    return true;
   };
   open(best.first_groups());
   bar = max(bar, best.merged(s).bar());
-  open(MAX_GROUPS);
+  // The bar of a wave's own best is one that all must reach.
+  for (u32 most = 1; s.block.greatest(open(most)) != 0; most *= 2) {
+    bar = value_of(u32(s.block.greatest(order_of(bar))));
+  }
   return best.merged(s);
 }
 
