@@ -86,7 +86,9 @@ class TestAttention:
         benchmark.pedantic(call, rounds=9, iterations=1, warmup_rounds=2)
 
     def test_sdpa_with_gather(self, benchmark: Any, layer: Layer) -> None:
-        call = lambda: layer.sdpa(*layer.gathered(), layer.mask())  # noqa: E731
+        def call() -> torch.Tensor:
+            return layer.sdpa(*layer.gathered(), layer.mask())
+
         worst = (call().float() - layer.specverify().float()).abs().max()
         assert worst < (1e-4 if layer.q.dtype == torch.float32 else 0.05), worst
         self.measure(benchmark, layer, "torch SDPA, gather and mask", call)
