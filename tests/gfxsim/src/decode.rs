@@ -5,7 +5,7 @@ use crate::lds::Lds;
 use crate::memory::Memory;
 use crate::parse::{Line, Operands, Text};
 use crate::wave::Wave;
-use crate::{access, mfma, scalar, vector};
+use crate::{access, mfma, scalar, vector, waits};
 
 /// What a running instruction may touch besides its wave.
 pub(crate) struct Env<'a> {
@@ -119,15 +119,7 @@ pub(crate) fn decode(line: &Line, text: &Text) -> Result<Instruction> {
 }
 
 fn wait(rest: &str) -> Result<Action> {
-    let count = |name: &str| -> Result<Option<usize>> {
-        let Some((_, after)) = rest.split_once(&format!("{name}(")) else { return Ok(None) };
-        let digits = after.split(')').next().unwrap_or("");
-        Ok(Some(digits.parse()?))
-    };
-    let (vector, local) = (count("vmcnt")?, count("lgkmcnt")?);
-    if vector.is_none() && local.is_none() && count("expcnt")?.is_none() {
-        return Err(Kind::Unknown(format!("s_waitcnt {rest}")).into());
-    }
+    let [vector, local] = waits::counts(rest)?;
     Ok(Box::new(move |wave, _| {
         vector.into_iter().for_each(|left| wave.wait_vector(left));
         local.into_iter().for_each(|left| wave.wait_local(left));

@@ -1,6 +1,7 @@
 //! Runs the workgroups of a launch, one after the other, the waves of one in turns from barrier to barrier.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::decode::{Class, Env, Instruction, Step, decode};
 use crate::fault::{Fault, Kind, Result};
@@ -43,9 +44,12 @@ pub struct Report {
 }
 
 /// The kernels of one assembly text, decoded.
+#[derive(Clone)]
 pub struct Program {
-    text: Text,
-    code: Vec<std::result::Result<Instruction, Fault>>,
+    text: Arc<Text>,
+    code: Arc<[std::result::Result<Instruction, Fault>]>,
+    /// Index of an instruction that is passed over; past the end of a text that is run as it is.
+    omitted: usize,
 }
 
 impl Program {
@@ -59,7 +63,7 @@ impl Program {
             return Err(Fault::malformed(format!("architecture is {:?}; expected gfx942 or gfx950", text.arch)));
         }
         let code = text.lines.iter().map(|line| decode(line, &text)).collect();
-        Ok(Self { text, code })
+        Ok(Self { text: Arc::new(text), code, omitted: usize::MAX })
     }
 
     /// The architecture.
@@ -98,15 +102,21 @@ impl Program {
     ///
     /// # Errors
     /// [`Kind::Malformed`] when the line holds no instruction.
-    pub fn without(text: &str, line: usize) -> Result<Self> {
-        let mut program = Self::parse(text)?;
-        let index = program.text.lines.iter().position(|other| other.number == line);
-        let index = index.ok_or_else(|| Fault::malformed(format!("no instruction in line {line}")))?;
-        program.code[index] = Ok(Instruction { step: Step::Run(Box::new(|_, _| Ok(()))), class: Class::Other, line });
-        Ok(program)
+    pub fn without(&self, line: usize) -> Result<Self> {
+        let index = self.text.lines.iter().position(|other| other.number == line);
+        let omitted = index.ok_or_else(|| Fault::malformed(format!("no instruction in line {line}")))?;
+        Ok(Self { omitted, ..self.clone() })
     }
 
-    fn kernel(&self, name: &str) -> Result<&Kernel> {
+    pub(crate) fn text(&self) -> &Text {
+        &self.text
+    }
+
+    pub(crate) fn omitted(&self) -> Option<usize> {
+        (self.omitted != usize::MAX).then_some(self.omitted)
+    }
+
+    pub(crate) fn kernel(&self, name: &str) -> Result<&Kernel> {
         self.text.kernels.get(name).ok_or_else(|| Fault::malformed(format!("no kernel {name:?}")))
     }
 
@@ -243,6 +253,10 @@ impl Run<'_> {
             let Some(decoded) = self.program.code.get(wave.pc) else {
                 break Err(Fault::malformed("the program ran past its end"));
             };
+            if wave.pc == self.program.omitted {
+                wave.pc += 1;
+                continue;
+            }
             let instruction = match decoded {
                 Ok(instruction) => instruction,
                 Err(fault) => break Err(fault.clone().at(self.program.text.lines[wave.pc].number, wave.number)),

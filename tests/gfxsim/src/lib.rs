@@ -13,6 +13,7 @@ mod operand;
 mod parse;
 mod scalar;
 mod vector;
+mod waits;
 mod wave;
 
 pub use decode::Class;
@@ -20,3 +21,4 @@ pub use fault::{Fault, Kind, Result};
 pub use launch::{Launch, Program, Report};
 pub use memory::{Buffer, Memory, Traffic};
 pub use parse::Metadata;
+pub use waits::{Hazard, Redundant};

@@ -83,17 +83,3 @@ impl Numbers {
         ((u64::from(self.word()) * bound as u64) >> 32) as usize
     }
 }
-
-/// Leaves out each wait and barrier of a kernel in turn. Those of which the mutant still passes, as text: each must be redundant.
-pub fn surviving_mutants(source: &str, arch: &str, kernel: &str, passes: impl Fn(&Program) -> bool) -> Vec<String> {
-    let lines: Vec<_> = program(source, arch)
-        .mnemonics(kernel)
-        .unwrap()
-        .filter(|(mnemonic, _)| ["s_waitcnt", "s_barrier"].contains(mnemonic))
-        .map(|(_, line)| line)
-        .collect();
-    assert!(!lines.is_empty(), "{kernel} has no waits");
-    let text = assembly(source, arch);
-    let survivors = lines.iter().filter(|&&line| passes(&Program::without(text, line).unwrap()));
-    survivors.map(|line| text.lines().nth(line - 1).unwrap().trim().to_owned()).collect()
-}

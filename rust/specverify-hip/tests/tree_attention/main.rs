@@ -7,11 +7,9 @@ mod problem;
 
 use common::{ARCHITECTURES, Numbers, program};
 use pairwise::pairwise;
-use problem::{Outcome, Problem, Request, Settings};
+use problem::{Outcome, Problem, Request, SOURCE, Settings};
 use specverify_hip::abi::TreeAttentionArgs;
 use specverify_hip::tree_attention::{Cache, DIMS, Plan, Query, ROWS};
-
-const SOURCE: &str = "tree_attention";
 
 const TYPES: [(Query, Cache); 4] =
     [(Query::Bf16, Cache::Query), (Query::F16, Cache::Query), (Query::Bf16, Cache::Fp8), (Query::F16, Cache::Fp8)];

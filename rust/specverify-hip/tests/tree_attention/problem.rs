@@ -1,12 +1,13 @@
 //! A batch for the attention kernels: drawn, laid out in a paged cache, run, and compared with the definition in f64.
 
-use gfxsim::{Memory, Report};
+use gfxsim::{Fault, Memory, Program, Report};
 use half::{bf16, f16};
 use specverify_hip::abi::TreeAttentionArgs;
 use specverify_hip::tree_attention::{Cache, Plan, Query};
 
-use crate::SOURCE;
 use crate::common::{Numbers, input, launch, program};
+
+pub const SOURCE: &str = "tree_attention";
 
 /// One request: its tree as parents (-1 is the root), or a chain without ancestor bits.
 #[derive(Clone)]
@@ -180,6 +181,8 @@ pub struct Problem {
 pub struct Outcome {
     /// [rows][heads][dim]
     pub bits: Vec<u16>,
+    /// Whether every row was written.
+    pub complete: bool,
     pub report: Report,
     /// Requested bytes and distinct 128-byte lines of K and V together.
     pub requested: u64,
@@ -211,6 +214,14 @@ impl Problem {
 
     /// Everything that the request does not own is poisoned: reading it is a fault. What it owns but has not filled is NaN.
     pub fn run(&self) -> Outcome {
+        let s = &self.settings;
+        let outcome = self.run_on(program(SOURCE, s.arch)).unwrap_or_else(|fault| panic!("{s:?}: {fault}"));
+        assert!(outcome.complete, "every row is written: {s:?}");
+        outcome
+    }
+
+    /// As [`Problem::run`], on the kernels of a program; what they meet is the caller's.
+    pub fn run_on(&self, program: &Program) -> Result<Outcome, Fault> {
         let s = &self.settings;
         let mut memory = Memory::new();
         let mut numbers = Numbers(self.page_seed);
@@ -316,19 +327,19 @@ impl Problem {
         let plan = Plan::new(s.query, s.cache, s.dim as u32, max_rows, &a).unwrap();
         let mut report = None;
         for (kernel, geometry) in std::iter::once(&plan.attention).chain(&plan.reduction) {
-            let ran = launch(program(SOURCE, s.arch), kernel, geometry.grid, geometry.block, &a, &mut memory)
-                .unwrap_or_else(|fault| panic!("{kernel} {s:?}: {fault}"));
+            let ran = launch(program, kernel, geometry.grid, geometry.block, &a, &mut memory)?;
             report.get_or_insert(ran);
         }
-        assert!(memory.is_written(out, 0..out.len()), "every row is written: {s:?}");
+        let complete = memory.is_written(out, 0..out.len());
         let bits = memory.bytes(out).as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
         let traffic = [memory.traffic(k), memory.traffic(v)];
-        Outcome {
+        Ok(Outcome {
             bits,
+            complete,
             report: report.unwrap(),
             requested: traffic.iter().map(|t| t.requested_read).sum(),
             lines: traffic.iter().map(|t| t.lines_read).sum(),
-        }
+        })
     }
 
     /// Compares with the definition in f64. The bound is one, not a fit: probabilities and outputs are rounded once each (u = 2^-8
@@ -394,4 +405,34 @@ impl Problem {
         let first: usize = self.requests[..request].iter().map(Request::rows).sum();
         &outcome.bits[first * self.row_width()..(first + self.requests[request].rows()) * self.row_width()]
     }
+}
+
+/// What the mutants of `tree_attention_{q}_{kv}_d{dim}` and of its reduction run on: trees of one and two words and chains, with and without a
+/// window, a soft-cap and splits, several tiles of keys and blocks of rows.
+pub fn mutant_run(program: &Program, kernel: &str) -> Result<Vec<u8>, Fault> {
+    let arch = if program.arch() == "gfx942" { "gfx942" } else { "gfx950" };
+    let (types, dim) = kernel.rsplit_once("_d").unwrap();
+    let query = if types.contains("_bf16") { Query::Bf16 } else { Query::F16 };
+    let cache = if types.ends_with("fp8") { Cache::Fp8 } else { Cache::Query };
+    let settings = Settings::new(arch, query, cache, dim.parse().unwrap());
+    let mut numbers = Numbers(4);
+    let split = Settings { splits: 3, window: 90, softcap: 5.0, ..settings };
+    let long = Settings { group: 1, window: 3, ..settings };
+    let chain = Settings { implicit_chain: true, softcap: 5.0, split_keys: 64, splits: 4, ..settings };
+    let problems = [
+        (settings, vec![Request::random(150, 5, &mut numbers)]),
+        (split, vec![Request::random(200, 6, &mut numbers), Request::random(0, 3, &mut numbers)]),
+        (long, vec![Request::random(70, 80, &mut numbers)]),
+        (chain, vec![Request::chain(100, 3)]),
+    ];
+    let mut bytes = Vec::new();
+    for (settings, requests) in problems {
+        if kernel.contains("reduce") && settings.splits == 1 {
+            continue;
+        }
+        let outcome = Problem::new(settings, requests, 9).run_on(program)?;
+        bytes.push(u8::from(outcome.complete));
+        bytes.extend(outcome.bits.iter().flat_map(|bits| bits.to_le_bytes()));
+    }
+    Ok(bytes)
 }

@@ -1,0 +1,272 @@
+//! The waits of a kernel from its text alone: what may still be under way at each instruction, over every path of the control flow. A wave's
+//! branches depend on data, and a run takes some of them; here each is taken both ways.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::fault::{Fault, Kind, Result};
+use crate::launch::Program;
+use crate::operand::{Place, register};
+use crate::parse::{Line, Operands};
+use crate::wave::{AGPR, SGPRS, VCC};
+
+/// Something that may go wrong for want of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hazard {
+    /// An instruction touches a register that a load may still be under way to.
+    Register {
+        /// Line of the instruction.
+        line: usize,
+        /// Line of the load.
+        load: usize,
+    },
+    /// A wave may reach a barrier while one of its LDS accesses or stores is under way.
+    Barrier {
+        /// Line of the barrier.
+        line: usize,
+        /// Line of the access.
+        access: usize,
+    },
+}
+
+/// Why a wait or barrier may be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Redundant {
+    /// On every path its counters are already at or below what it waits for.
+    NothingLeft,
+    /// On every path another wait comes before anybody needs what it waits for.
+    Covered,
+    /// A barrier in a workgroup of one wave.
+    OneWave,
+}
+
+impl std::fmt::Display for Redundant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NothingLeft => "nothing is left to wait for on any path",
+            Self::Covered => "another wait comes first on every path",
+            Self::OneWave => "the workgroup is one wave",
+        })
+    }
+}
+
+/// A bit a register: vectors, accumulators, scalars.
+type Registers = [u64; (2 * AGPR + SGPRS) / 64];
+
+/// What an instruction is to the counters.
+#[derive(Debug, Default, Clone)]
+struct Effect {
+    /// Registers that it reads or writes.
+    touches: Registers,
+    /// Registers that it loads.
+    loads: Registers,
+    vector: bool,
+    /// Counted by lgkmcnt.
+    local: bool,
+    /// Answers of its kind come in any order: lgkmcnt says something of it only at 0.
+    unordered: bool,
+    /// It must end before a barrier: an LDS access or a store.
+    ordered_by_barriers: bool,
+    wait: Option<[Option<usize>; 2]>,
+    barrier: bool,
+    next: Vec<usize>,
+}
+
+fn add(to: &mut Registers, name: &str) {
+    let Some((place, count)) = register(name) else { return };
+    let first = match place {
+        Place::Vector(index) => index,
+        Place::Scalar(index) => 2 * AGPR + index,
+        _ => return,
+    };
+    (first..first + count).for_each(|bit| to[bit / 64] |= 1 << (bit % 64));
+}
+
+/// The counts of `vmcnt(6) lgkmcnt(0)`: vector memory, and LDS with scalar memory.
+pub(crate) fn counts(rest: &str) -> Result<[Option<usize>; 2]> {
+    let count = |name: &str| -> Result<Option<usize>> {
+        let Some((_, after)) = rest.split_once(&format!("{name}(")) else { return Ok(None) };
+        Ok(Some(after.split(')').next().unwrap_or("").parse()?))
+    };
+    let counts = [count("vmcnt")?, count("lgkmcnt")?];
+    if counts == [None; 2] && count("expcnt")?.is_none() {
+        return Err(Kind::Unknown(format!("s_waitcnt {rest}")).into());
+    }
+    Ok(counts)
+}
+
+impl Effect {
+    fn of(line: &Line, index: usize, target: impl Fn(&str) -> Option<usize>) -> Result<Self> {
+        let name = line.mnemonic.as_str();
+        let mut effect = Self { next: vec![index + 1], ..Self::default() };
+        for word in line.rest.split(|c: char| !(c.is_ascii_alphanumeric() || "_[:]".contains(c))) {
+            add(&mut effect.touches, word);
+        }
+        if name.contains("vcc") || name.starts_with("v_div_fmas") {
+            effect.touches[(2 * AGPR + VCC) / 64] |= 3 << ((2 * AGPR + VCC) % 64);
+        }
+        let flat = name.starts_with("flat_");
+        let store = name.contains("_store_");
+        effect.vector = flat || name.starts_with("global_");
+        effect.unordered = flat || name.starts_with("s_load_");
+        effect.local = effect.unordered || name.starts_with("ds_");
+        let crosses = ["ds_bpermute", "ds_permute", "ds_swizzle"].iter().any(|prefix| name.starts_with(prefix));
+        effect.ordered_by_barriers = name.starts_with("ds_") && !crosses || effect.vector && store;
+        if (effect.vector || effect.local) && !store && !name.starts_with("ds_write") {
+            add(&mut effect.loads, Operands::parse(&line.rest).list.first().map_or("", String::as_str));
+        }
+        match name {
+            "s_endpgm" => effect.next.clear(),
+            "s_waitcnt" => effect.wait = Some(counts(&line.rest)?),
+            "s_barrier" => effect.barrier = true,
+            _ if name == "s_branch" || name.starts_with("s_cbranch") => {
+                let to = target(line.rest.trim()).ok_or_else(|| Fault::malformed(format!("no label {}", line.rest)))?;
+                if name == "s_branch" {
+                    effect.next.clear();
+                }
+                effect.next.push(to);
+            }
+            _ if ["s_setpc", "s_swappc", "s_call", "s_getpc"].iter().any(|jump| name.starts_with(jump)) => {
+                return Err(Kind::Unknown(name.to_owned()).into());
+            }
+            _ => {}
+        }
+        Ok(effect)
+    }
+}
+
+/// Instructions that may be under way, each with the fewest others of its counter that were issued after it on some path.
+type UnderWay = BTreeMap<usize, usize>;
+
+/// By counter: vector memory, then LDS and scalar memory.
+type State = [UnderWay; 2];
+
+/// No counter counts further.
+const MANY: usize = 64;
+
+fn merge(into: &mut State, from: &State) -> bool {
+    let mut changed = false;
+    for (into, from) in into.iter_mut().zip(from) {
+        for (&op, &after) in from {
+            let old = into.entry(op).or_insert(usize::MAX);
+            changed |= after < *old;
+            *old = after.min(*old);
+        }
+    }
+    changed
+}
+
+/// The waits of one kernel.
+struct Analysis<'a> {
+    first: usize,
+    lines: &'a [Line],
+    effects: Vec<Effect>,
+}
+
+impl Analysis<'_> {
+    /// What a wait ends, taken out of the state.
+    fn wait(&self, state: &mut State, counts: [Option<usize>; 2]) -> bool {
+        let before = state[0].len() + state[1].len();
+        let unordered = state[1].keys().any(|&op| self.effects[op].unordered);
+        for (i, left) in counts.into_iter().enumerate() {
+            match left {
+                None => {}
+                Some(left) if i == 1 && unordered && left > 0 => {}
+                Some(left) => state[i].retain(|_, after| *after < left),
+            }
+        }
+        state[0].len() + state[1].len() < before
+    }
+
+    /// The state before each instruction that a path reaches, with one left out.
+    fn states(&self, omitted: Option<usize>) -> Result<Vec<Option<State>>> {
+        let mut states: Vec<Option<State>> = vec![None; self.effects.len()];
+        states[0] = Some(State::default());
+        let mut todo = vec![0];
+        while let Some(at) = todo.pop() {
+            let (mut state, effect) = (states[at].clone().unwrap_or_default(), &self.effects[at]);
+            if omitted != Some(at) {
+                if let Some(counts) = effect.wait {
+                    self.wait(&mut state, counts);
+                }
+                for (state, counted) in state.iter_mut().zip([effect.vector, effect.local]) {
+                    if counted {
+                        state.values_mut().for_each(|after| *after = (*after + 1).min(MANY));
+                        state.insert(at, 0);
+                    }
+                }
+            }
+            for &next in &effect.next {
+                let Some(into) = states.get_mut(next) else {
+                    return Err(Fault::malformed("a path runs past the end of the kernel"));
+                };
+                let new = into.is_none();
+                if merge(into.get_or_insert_default(), &state) || new {
+                    todo.push(next);
+                }
+            }
+        }
+        Ok(states)
+    }
+
+    fn hazards(&self, omitted: Option<usize>) -> Result<BTreeSet<Hazard>> {
+        let mut found = BTreeSet::new();
+        for (at, state) in self.states(omitted)?.iter().enumerate() {
+            let (Some(state), effect) = (state, &self.effects[at]) else { continue };
+            let line = self.lines[at].number;
+            for &op in state.iter().flat_map(UnderWay::keys) {
+                let other = &self.effects[op];
+                if other.loads.iter().zip(&effect.touches).any(|(loaded, touched)| loaded & touched != 0) {
+                    found.insert(Hazard::Register { line, load: self.lines[op].number });
+                }
+                if effect.barrier && other.ordered_by_barriers {
+                    found.insert(Hazard::Barrier { line, access: self.lines[op].number });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn at(&self, line: usize) -> Result<usize> {
+        let index = self.lines.iter().position(|other| other.number == line);
+        index.ok_or_else(|| Fault::malformed(format!("no instruction of the kernel in line {line}")))
+    }
+}
+
+impl Program {
+    fn analysis(&self, kernel: &str) -> Result<Analysis<'_>> {
+        let kernel = self.kernel(kernel)?;
+        let lines = &self.text().lines[kernel.entry..kernel.end];
+        let target = |label: &str| self.text().labels.get(label)?.checked_sub(kernel.entry);
+        let effects = lines.iter().enumerate().map(|(i, line)| Effect::of(line, i, target)).collect::<Result<_>>()?;
+        Ok(Analysis { first: kernel.entry, lines, effects })
+    }
+
+    /// What may go wrong for want of a wait in a kernel, on any path: nothing, if the compiler did its work.
+    ///
+    /// # Errors
+    /// [`Kind::Malformed`] when there is no such kernel, [`Kind::Unknown`] when it has jumps whose target the text does not say.
+    pub fn hazards(&self, kernel: &str) -> Result<BTreeSet<Hazard>> {
+        let analysis = self.analysis(kernel)?;
+        analysis.hazards(self.omitted().and_then(|index| index.checked_sub(analysis.first)))
+    }
+
+    /// Proves that the wait or barrier of a line may be left out, if it can: without it no path has a [`Hazard`] that it had not before.
+    ///
+    /// # Errors
+    /// As [`Program::hazards`], and when the line holds no instruction of the kernel.
+    pub fn redundant(&self, kernel: &str, line: usize) -> Result<Option<Redundant>> {
+        let analysis = self.analysis(kernel)?;
+        let at = analysis.at(line)?;
+        let effect = &analysis.effects[at];
+        if effect.barrier {
+            return Ok((self.metadata(kernel)?.max_workgroup <= 64).then_some(Redundant::OneWave));
+        }
+        let Some(counts) = effect.wait else { return Ok(None) };
+        let before = analysis.states(None)?.swap_remove(at);
+        if before.is_none_or(|mut state| !analysis.wait(&mut state, counts)) {
+            return Ok(Some(Redundant::NothingLeft));
+        }
+        let covered = analysis.hazards(Some(at))?.is_subset(&analysis.hazards(None)?);
+        Ok(covered.then_some(Redundant::Covered))
+    }
+}
