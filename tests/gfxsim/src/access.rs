@@ -170,6 +170,7 @@ pub(crate) fn global(name: &str, operands: &Operands) -> Result<Action> {
     only(name, operands, &["offset", "sc0", "sc1", "nt", "glc", "slc"])?;
     let rest = name.strip_prefix("global_").or_else(|| name.strip_prefix("flat_")).unwrap_or(name);
     let offset = operands.number("offset")?.unwrap_or(0);
+    let flat = name.starts_with("flat_");
     let list: Vec<&str> = operands.list.iter().map(String::as_str).collect();
     let parsed = rest.split_once('_').and_then(|(action, width)| Some((action, Width::parse(width)?)));
     match (parsed, list.as_slice()) {
@@ -187,7 +188,9 @@ pub(crate) fn global(name: &str, operands: &Operands) -> Result<Action> {
                     loaded.map_err(|fault| fault.on_lane(lane))?;
                     width.unpack(bytes, lane, &mut values);
                 }
-                wave.issue_vector(Pending::Vector { first, values, mask, keep: width.keep() })
+                let registers = values.len();
+                wave.issue_vector(Pending::Vector { first, values, mask, keep: width.keep() })?;
+                if flat { wave.issue_local(Pending::Flat { first, registers }, None) } else { Ok(()) }
             }))
         }
         (Some(("store", width)), [address, data, base @ ..]) => {
@@ -202,7 +205,8 @@ pub(crate) fn global(name: &str, operands: &Operands) -> Result<Action> {
                     let stored = env.memory.store(addresses[lane], &bytes[..width.bytes]);
                     stored.map_err(|fault| fault.on_lane(lane))?;
                 }
-                wave.issue_vector(Pending::Store)
+                wave.issue_vector(Pending::Store)?;
+                if flat { wave.issue_local(Pending::Flat { first: 0, registers: 0 }, None) } else { Ok(()) }
             }))
         }
         _ => Err(unknown(name, operands)),

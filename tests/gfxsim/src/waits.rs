@@ -68,7 +68,22 @@ struct Effect {
     ordered_by_barriers: bool,
     wait: Option<[Option<usize>; 2]>,
     barrier: bool,
+    mask: Mask,
     next: Vec<usize>,
+}
+
+/// What an instruction does with the execution mask.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Mask {
+    #[default]
+    Leaves,
+    /// More lanes run after it than before.
+    Widens,
+    Changes,
+    /// Falls through where a lane runs, and goes to its label where none does.
+    LeavesWhenNone,
+    /// The other way round.
+    LeavesWhenSome,
 }
 
 fn add(to: &mut Registers, name: &str) {
@@ -114,6 +129,14 @@ impl Effect {
         if (effect.vector || effect.local) && !store && !name.starts_with("ds_write") {
             add(&mut effect.loads, Operands::parse(&line.rest).list.first().map_or("", String::as_str));
         }
+        let first = line.rest.split(',').next().unwrap_or("");
+        effect.mask = match name {
+            "s_cbranch_execz" => Mask::LeavesWhenNone,
+            "s_cbranch_execnz" => Mask::LeavesWhenSome,
+            "s_or_b64" if line.rest.starts_with("exec, exec,") => Mask::Widens,
+            _ if name.contains("saveexec") || name.contains("cmpx") || first.starts_with("exec") => Mask::Changes,
+            _ => Mask::Leaves,
+        };
         match name {
             "s_endpgm" => effect.next.clear(),
             "s_waitcnt" => effect.wait = Some(counts(&line.rest)?),
@@ -137,15 +160,22 @@ impl Effect {
 /// Instructions that may be under way, each with the fewest others of its counter that were issued after it on some path.
 type UnderWay = BTreeMap<usize, usize>;
 
-/// By counter: vector memory, then LDS and scalar memory.
-type State = [UnderWay; 2];
+/// What is known where paths meet.
+#[derive(Debug, Default, Clone)]
+struct State {
+    /// By counter: vector memory, then LDS and scalar memory.
+    under_way: [UnderWay; 2],
+    /// Whether some lane runs, on all paths: the compiler guards code by branches that are then not taken.
+    some_lane: bool,
+}
 
 /// No counter counts further.
 const MANY: usize = 64;
 
 fn merge(into: &mut State, from: &State) -> bool {
-    let mut changed = false;
-    for (into, from) in into.iter_mut().zip(from) {
+    let mut changed = into.some_lane && !from.some_lane;
+    into.some_lane &= from.some_lane;
+    for (into, from) in into.under_way.iter_mut().zip(&from.under_way) {
         for (&op, &after) in from {
             let old = into.entry(op).or_insert(usize::MAX);
             changed |= after < *old;
@@ -164,7 +194,7 @@ struct Analysis<'a> {
 
 impl Analysis<'_> {
     /// What a wait ends, taken out of the state.
-    fn wait(&self, state: &mut State, counts: [Option<usize>; 2]) -> bool {
+    fn wait(&self, state: &mut [UnderWay; 2], counts: [Option<usize>; 2]) -> bool {
         let before = state[0].len() + state[1].len();
         let unordered = state[1].keys().any(|&op| self.effects[op].unordered);
         for (i, left) in counts.into_iter().enumerate() {
@@ -180,27 +210,42 @@ impl Analysis<'_> {
     /// The state before each instruction that a path reaches, with one left out.
     fn states(&self, omitted: Option<usize>) -> Result<Vec<Option<State>>> {
         let mut states: Vec<Option<State>> = vec![None; self.effects.len()];
-        states[0] = Some(State::default());
+        states[0] = Some(State { some_lane: true, ..State::default() });
         let mut todo = vec![0];
         while let Some(at) = todo.pop() {
             let (mut state, effect) = (states[at].clone().unwrap_or_default(), &self.effects[at]);
             if omitted != Some(at) {
                 if let Some(counts) = effect.wait {
-                    self.wait(&mut state, counts);
+                    self.wait(&mut state.under_way, counts);
                 }
-                for (state, counted) in state.iter_mut().zip([effect.vector, effect.local]) {
+                for (ops, counted) in state.under_way.iter_mut().zip([effect.vector, effect.local]) {
                     if counted {
-                        state.values_mut().for_each(|after| *after = (*after + 1).min(MANY));
-                        state.insert(at, 0);
+                        ops.values_mut().for_each(|after| *after = (*after + 1).min(MANY));
+                        ops.insert(at, 0);
                     }
                 }
             }
-            for &next in &effect.next {
-                let Some(into) = states.get_mut(next) else {
-                    return Err(Fault::malformed("a path runs past the end of the kernel"));
+            let some = state.some_lane;
+            // Where lanes run after the fall-through, and after the jump.
+            let (falls, jumps) = match effect.mask {
+                Mask::Leaves | Mask::Widens => (Some(some), Some(some)),
+                Mask::Changes => (Some(false), Some(false)),
+                Mask::LeavesWhenNone => (Some(true), (!some).then_some(false)),
+                Mask::LeavesWhenSome => ((!some).then_some(false), Some(true)),
+            };
+            for (&next, some_lane) in effect.next.iter().zip([falls, jumps]) {
+                let Some(some_lane) = some_lane else { continue };
+                state.some_lane = some_lane;
+                let into =
+                    states.get_mut(next).ok_or_else(|| Fault::malformed("a path runs past the end of the kernel"))?;
+                let changed = match into {
+                    Some(into) => merge(into, &state),
+                    None => {
+                        *into = Some(state.clone());
+                        true
+                    }
                 };
-                let new = into.is_none();
-                if merge(into.get_or_insert_default(), &state) || new {
+                if changed {
                     todo.push(next);
                 }
             }
@@ -213,7 +258,7 @@ impl Analysis<'_> {
         for (at, state) in self.states(omitted)?.iter().enumerate() {
             let (Some(state), effect) = (state, &self.effects[at]) else { continue };
             let line = self.lines[at].number;
-            for &op in state.iter().flat_map(UnderWay::keys) {
+            for &op in state.under_way.iter().flat_map(UnderWay::keys) {
                 let other = &self.effects[op];
                 if other.loads.iter().zip(&effect.touches).any(|(loaded, touched)| loaded & touched != 0) {
                     found.insert(Hazard::Register { line, load: self.lines[op].number });
@@ -263,7 +308,7 @@ impl Program {
         }
         let Some(counts) = effect.wait else { return Ok(None) };
         let before = analysis.states(None)?.swap_remove(at);
-        if before.is_none_or(|mut state| !analysis.wait(&mut state, counts)) {
+        if before.is_none_or(|mut state| !analysis.wait(&mut state.under_way, counts)) {
             return Ok(Some(Redundant::NothingLeft));
         }
         let covered = analysis.hazards(Some(at))?.is_subset(&analysis.hazards(None)?);

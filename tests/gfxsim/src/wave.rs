@@ -25,6 +25,8 @@ pub(crate) enum Pending {
     Scalar { first: usize, values: Vec<u32> },
     /// Stores and LDS writes: nothing to commit.
     Store,
+    /// What lgkmcnt counts of a flat instruction, which may go to LDS for all that the hardware knows: registers from the first on.
+    Flat { first: usize, registers: usize },
 }
 
 impl Pending {
@@ -201,6 +203,9 @@ impl Wave {
                     self.scalar_pending[index] += 1;
                 }
             }
+            Pending::Flat { first, registers } => {
+                self.pending[*first..*first + *registers].iter_mut().for_each(|pending| *pending += 1);
+            }
             Pending::Store => {}
         }
         Ok(())
@@ -224,6 +229,9 @@ impl Wave {
                     self.scalar_pending[index] -= 1;
                     (self.scalars[index], self.scalar_written[index]) = (value, true);
                 }
+            }
+            Pending::Flat { first, registers } => {
+                self.pending[first..first + registers].iter_mut().for_each(|pending| *pending -= 1);
             }
             Pending::Store => {}
         }
@@ -250,10 +258,11 @@ impl Wave {
         }
     }
 
-    /// s_waitcnt lgkmcnt(n): LDS answers in order, scalar loads in any, so that only 0 says anything while one of these is under way.
+    /// s_waitcnt lgkmcnt(n): LDS answers in order, scalar loads and flat instructions in any, so that only 0 says anything while one of
+    /// these is under way.
     pub fn wait_local(&mut self, left: usize) {
-        let scalar = self.local_queue.iter().any(|(pending, _)| matches!(pending, Pending::Scalar { .. }));
-        if scalar && left > 0 {
+        let of_any_order = |pending: &Pending| matches!(pending, Pending::Scalar { .. } | Pending::Flat { .. });
+        if left > 0 && self.local_queue.iter().any(|(pending, _)| of_any_order(pending)) {
             return;
         }
         while self.local_queue.len() > left {

@@ -72,6 +72,8 @@ pub struct Settings {
     pub heads_first: bool,
     /// Chains only: no ancestor bits.
     pub implicit_chain: bool,
+    /// K and V have scales; those of fp8 always do.
+    pub scaled: bool,
 }
 
 impl Settings {
@@ -90,6 +92,7 @@ impl Settings {
             softcap: 0.0,
             heads_first: false,
             implicit_chain: false,
+            scaled: false,
         }
     }
 
@@ -103,7 +106,7 @@ impl Settings {
     }
 
     pub fn scales(&self) -> Option<[f32; 2]> {
-        (self.cache == Cache::Fp8).then_some([0.0625, 0.125])
+        (self.scaled || self.cache == Cache::Fp8).then_some([0.0625, 0.125])
     }
 
     pub fn element_bytes(&self) -> usize {
@@ -414,7 +417,7 @@ pub fn mutant_run(program: &Program, kernel: &str) -> Result<Vec<u8>, Fault> {
     let (types, dim) = kernel.rsplit_once("_d").unwrap();
     let query = if types.contains("_bf16") { Query::Bf16 } else { Query::F16 };
     let cache = if types.ends_with("fp8") { Cache::Fp8 } else { Cache::Query };
-    let settings = Settings::new(arch, query, cache, dim.parse().unwrap());
+    let settings = Settings { scaled: true, ..Settings::new(arch, query, cache, dim.parse().unwrap()) };
     let mut numbers = Numbers(4);
     let split = Settings { splits: 3, window: 90, softcap: 5.0, ..settings };
     let long = Settings { group: 1, window: 3, ..settings };
