@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fault::{Fault, Kind, Result};
 use crate::launch::Program;
 use crate::operand::{Place, register};
-use crate::parse::{Line, Operands};
+use crate::parse::Line;
 use crate::wave::{AGPR, SGPRS, VCC};
 
 /// Something that may go wrong for want of a wait.
@@ -55,7 +55,7 @@ type Registers = [u64; (2 * AGPR + SGPRS) / 64];
 /// What an instruction is to the counters.
 #[derive(Debug, Default, Clone)]
 struct Effect {
-    /// Registers that it reads or writes.
+    /// Registers that it reads or writes, but for those that it loads.
     touches: Registers,
     /// Registers that it loads.
     loads: Registers,
@@ -109,13 +109,19 @@ pub(crate) fn counts(rest: &str) -> Result<[Option<usize>; 2]> {
     Ok(counts)
 }
 
+fn meet(a: &Registers, b: &Registers) -> bool {
+    a.iter().zip(b).any(|(a, b)| a & b != 0)
+}
+
 impl Effect {
+    /// Loads of one kind answer in order: a register may be loaded twice without a wait between.
+    fn answers_after(&self, other: &Self) -> bool {
+        !self.unordered && !other.unordered && self.vector == other.vector
+    }
+
     fn of(line: &Line, index: usize, target: impl Fn(&str) -> Option<usize>) -> Result<Self> {
         let name = line.mnemonic.as_str();
         let mut effect = Self { next: vec![index + 1], ..Self::default() };
-        for word in line.rest.split(|c: char| !(c.is_ascii_alphanumeric() || "_[:]".contains(c))) {
-            add(&mut effect.touches, word);
-        }
         if name.contains("vcc") || name.starts_with("v_div_fmas") {
             effect.touches[(2 * AGPR + VCC) / 64] |= 3 << ((2 * AGPR + VCC) % 64);
         }
@@ -126,8 +132,14 @@ impl Effect {
         effect.local = effect.unordered || name.starts_with("ds_");
         let crosses = ["ds_bpermute", "ds_permute", "ds_swizzle"].iter().any(|prefix| name.starts_with(prefix));
         effect.ordered_by_barriers = name.starts_with("ds_") && !crosses || effect.vector && store;
+        let mut rest = line.rest.as_str();
         if (effect.vector || effect.local) && !store && !name.starts_with("ds_write") {
-            add(&mut effect.loads, Operands::parse(&line.rest).list.first().map_or("", String::as_str));
+            let (loaded, others) = rest.split_once(',').unwrap_or((rest, ""));
+            add(&mut effect.loads, loaded.trim());
+            rest = others;
+        }
+        for word in rest.split(|c: char| !(c.is_ascii_alphanumeric() || "_[:]".contains(c))) {
+            add(&mut effect.touches, word);
         }
         let first = line.rest.split(',').next().unwrap_or("");
         effect.mask = match name {
@@ -260,7 +272,9 @@ impl Analysis<'_> {
             let line = self.lines[at].number;
             for &op in state.under_way.iter().flat_map(UnderWay::keys) {
                 let other = &self.effects[op];
-                if other.loads.iter().zip(&effect.touches).any(|(loaded, touched)| loaded & touched != 0) {
+                if meet(&other.loads, &effect.touches)
+                    || meet(&other.loads, &effect.loads) && !effect.answers_after(other)
+                {
                     found.insert(Hazard::Register { line, load: self.lines[op].number });
                 }
                 if effect.barrier && other.ordered_by_barriers {

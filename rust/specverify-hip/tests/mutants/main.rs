@@ -58,7 +58,7 @@ fn no_path_of_any_kernel_lacks_a_wait() {
         let hazards = program(subject.source, subject.arch).hazards(subject.kernel).unwrap();
         found.extend(hazards.into_iter().map(|hazard| (subject.arch, subject.kernel, hazard)));
     }
-    assert!(found.is_empty(), "{found:#?}");
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
