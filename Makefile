@@ -32,7 +32,7 @@ INSTALLED := $(VENV)/.specverify
 MODEL := .cache/smollm2/READY.json
 
 .PHONY: help setup deps debian build model demo test lint lint-rust lint-python test-rust test-python test-vllm test-demo \
-	test-docs bench wheel lock pictures clean
+	test-docs bench mutate wheel lock pictures clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ test-vllm: build model
 
 test-demo: build model
 	$(BIN)/python -m demo --quick --out out/quick
+
+mutate: deps ## Leave out each wait and barrier of every kernel in turn, on all cores: who notices, what is redundant, what survives
+	@cargo test --package specverify-hip --test mutants --locked --quiet -- --ignored --nocapture
 
 bench: build model ## Run the Rust and Python benchmarks and print one table (quiet machine, please)
 	@cmp -s requirements/bench.txt $(VENV)/.bench.lock || { echo "bench: installing the peers to compare with"; \
