@@ -92,7 +92,9 @@ template <typename T, typename KV, int D> struct TreeAttention {
 
   // ---- from the cache to registers
   // Eight lanes fetch 128 bytes of one key; lanes 8 apart hold neighbouring quads, which share a chunk of the transposed V.
-  __device__ __forceinline__ u32 column() const { return wave / GROUPS * 16 + lane / 16 % 2 * 8 + lane % 8; }
+  // Lanes beyond the last column do as the last one's: were they to leave instead, the compiler would take the loop over tiles for one that
+  // lanes leave at different times, look up pages lane by lane, and wait for the next tile's keys before it uses this one's.
+  __device__ __forceinline__ u32 column() const { return min(wave / GROUPS * 16 + lane / 16 % 2 * 8 + lane % 8, COLUMNS - 1); }
   __device__ __forceinline__ u32 quad() const { return lane / 32 * 2 + lane / 8 % 2; }
   __device__ __forceinline__ u32 first_key() const { return wave % GROUPS * GROUP; }  // of this wave, in the tile
 
@@ -109,7 +111,6 @@ template <typename T, typename KV, int D> struct TreeAttention {
     const u8* k = (const u8*)(k_head + page * a.k_stride_page + within * a.k_stride_token);
     const u8* v = (const u8*)(v_head + page * a.v_stride_page + within * a.v_stride_token);
     const u32 c = column();
-    if (c >= COLUMNS) return;
     for (int i = 0; i < 4; i++) {
       const u32 token = min(4 * quad() + i, last);
       staged.k[i] = *(const Raw*)(k + (token * u32(a.k_stride_token) + 8 * c) * u32(sizeof(KV)));
@@ -134,7 +135,6 @@ template <typename T, typename KV, int D> struct TreeAttention {
   // zero and its K becomes NaN: those who see the key get NaN as they should, the others nothing. Past the end lie zeros.
   __device__ __forceinline__ void stage(const Staged& staged, const Range& range, i32 tile) const {
     const u32 key = first_key() + 4 * quad(), c = column();
-    if (c >= COLUMNS) return;
     u32x4 k[4], v[4];
     for (int i = 0; i < 4; i++) {
       k[i] = widen(staged.k[i]);

@@ -267,7 +267,7 @@ fn what_the_kernels_cannot_do_is_refused_with_the_value() {
         (TreeAttentionArgs { page_size: 24, ..good }, 128, 1, "page_size is 24; expected a multiple of 16"),
         (TreeAttentionArgs { splits: 2, ..good }, 128, 1, "splits is 2; expected 1, unless partial_out"),
         (TreeAttentionArgs { split_keys: 100, ..good }, 128, 1, "split_keys is 100"),
-        (TreeAttentionArgs { k: 8, ..good }, 128, 1, "k is 8"),
+        (TreeAttentionArgs { k: 8, ..good }, 128, 1, "k is 0x8"),
     ];
     for (arguments, dim, rows, message) in bad {
         let said = plan(&arguments, dim, rows).unwrap_err().to_string();
