@@ -89,6 +89,25 @@ fn scalar_loads_answer_in_any_order() {
     assert_eq!(fault(&body(1), 1).kind, Kind::MissingWait { register: "s8".into() });
 }
 
+/// The hardware does not know where a flat address leads: both counters count it.
+#[test]
+fn flat_loads_count_in_both_counters() {
+    let body = |wait: &str| {
+        text(
+            "gfx942",
+            0,
+            &format!(
+                "v_lshlrev_b32_e32 v1, 2, v0\nv_mov_b32_e32 v2, s4\nv_mov_b32_e32 v3, s5\nflat_load_dword v4, v[2:3]\n{wait}\n\
+                 global_store_dword v1, v4, s[6:7]\ns_endpgm"
+            ),
+        )
+    };
+    assert_eq!(run(&body("s_waitcnt vmcnt(0) lgkmcnt(0)"), 1, &[7]).unwrap().1, [7; 64]);
+    for wait in ["s_waitcnt vmcnt(0)", "s_waitcnt lgkmcnt(0)"] {
+        assert_eq!(fault(&body(wait), 1).kind, Kind::MissingWait { register: "v4".into() });
+    }
+}
+
 #[test]
 fn lds_shared_without_a_barrier_or_without_the_wait_before_it() {
     let (_, out) = run(&exchange("s_waitcnt lgkmcnt(0)", "s_barrier"), 2, &[0]).unwrap();

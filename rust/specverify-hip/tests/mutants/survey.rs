@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use gfxsim::{Fault, Program, Redundant};
+use gfxsim::{Fault, Hazard, Program, Redundant};
 
 use crate::common::program;
 
@@ -25,6 +25,8 @@ pub struct Survivor {
     /// Line of the assembly text.
     pub line: usize,
     pub instruction: &'static str,
+    /// What keeps it from being proved redundant: what goes wrong on paths that no input takes.
+    pub hazards: Vec<Hazard>,
 }
 
 /// What became of the mutants of a kernel.
@@ -49,11 +51,20 @@ impl fmt::Display for Survey {
             self.survivors.len(),
             self.seconds
         )?;
-        for (Survivor { line, instruction }, why) in &self.redundant {
+        for (Survivor { line, instruction, .. }, why) in &self.redundant {
             write!(f, "\n    line {line}: {instruction}: redundant: {why}")?;
         }
-        for Survivor { line, instruction } in &self.survivors {
-            write!(f, "\n    line {line}: {instruction}: SURVIVES")?;
+        for Survivor { line, instruction, hazards } in &self.survivors {
+            write!(f, "\n    line {line}: {instruction}: SURVIVES; a path on which it is needed:")?;
+            match hazards[..] {
+                [Hazard::Register { line, load }, ..] => {
+                    write!(f, " from the load of line {load} to its use in line {line}")?
+                }
+                [Hazard::Barrier { line, access }, ..] => {
+                    write!(f, " from line {access} to the barrier of line {line}")?
+                }
+                [] => write!(f, " none that the dataflow knows")?,
+            }
         }
         Ok(())
     }
@@ -73,12 +84,14 @@ fn survey(subject: Subject) -> Survey {
     let mut found =
         Survey { subject, mutants: lines.len(), caught: 0, redundant: vec![], survivors: vec![], seconds: 0.0 };
     for line in lines {
-        if run(&program.without(line).unwrap(), kernel).as_ref() != Ok(&expected) {
+        let mutant = program.without(line).unwrap();
+        if run(&mutant, kernel).as_ref() != Ok(&expected) {
             found.caught += 1;
             continue;
         }
         let instruction = crate::common::assembly(source, arch).lines().nth(line - 1).unwrap().trim();
-        let survivor = Survivor { line, instruction };
+        let hazards = mutant.hazards(kernel).unwrap().into_iter().collect();
+        let survivor = Survivor { line, instruction, hazards };
         match program.redundant(kernel, line).unwrap() {
             Some(why) => found.redundant.push((survivor, why)),
             None => found.survivors.push(survivor),
