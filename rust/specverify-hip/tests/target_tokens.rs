@@ -234,3 +234,32 @@ fn probabilities_and_log_probabilities_equal_the_crates() {
         }
     }
 }
+
+#[test]
+fn a_plan_names_the_argument_that_is_out_of_range() {
+    let mut memory = Memory::new();
+    let request = Request { params: SamplingParams::default(), seed: 0, position: 0, rows: vec![vec![0.0; 100]] };
+    let (rows, _) = Batch::new(TYPES[0], 100, vec![request]).upload(&mut memory);
+    let good = TargetTokensArgs { rows, tokens: 256, status: 512, ..TargetTokensArgs::default() };
+    assert_eq!(Plan::new(TYPES[0], &good).unwrap().passes.len(), 2);
+    let refused: [(&str, fn(&mut TargetTokensArgs)); 12] = [
+        ("vocab", |a| a.rows.vocab = 262_145),
+        ("parts", |a| a.rows.parts = 65),
+        ("part_groups", |a| a.rows.part_groups = 1),
+        ("rows", |a| a.rows.rows = 65_536),
+        ("logits", |a| a.rows.logits += 2),
+        ("maxima", |a| a.rows.maxima = 0),
+        ("cuts", |a| a.rows.top_k = 4),
+        ("bin_masses", |a| (a.rows.top_p, a.rows.cuts) = (4, 8)),
+        ("bias_offsets", |a| (a.rows.bias_ids, a.rows.bias_values) = (4, 4)),
+        ("totals", |a| a.child_offsets = 4),
+        ("raw_maxima", |a| (a.raw, a.token_logprobs) = (1, 4)),
+        ("top", |a| a.top = 65),
+    ];
+    for (name, change) in refused {
+        let mut arguments = good;
+        change(&mut arguments);
+        let message = Plan::new(TYPES[0], &arguments).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{name} is ")), "{name}: {message}");
+    }
+}
