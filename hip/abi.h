@@ -42,6 +42,36 @@ typedef struct TreeAttentionArgs {
   int reserved;
 } TreeAttentionArgs;
 
+// mla_tree_attention_{q}_{kv} and mla_tree_attention_reduce_{q}: absorbed MLA, one latent key a token for all heads.
+// Shapes: q [rows, heads, 512 + 64]; kv 576 elements a token, contiguous, the first 512 of them the value; out [rows, heads, 512].
+typedef struct MlaTreeAttentionArgs {
+  void* out;
+  const void* q;
+  const void* kv;
+  const int* block_table;               // [requests, table_stride], page of every page_size keys
+  const int* cu_rows;                   // [requests + 1]
+  const int* context_lens;              // [requests], keys in the cache before the root
+  const unsigned long long* ancestors;  // [rows, words], or null for a chain
+  const float* kv_scale;                // one value, or null for 1
+  float* partial_out;                   // [splits, rows, heads, 512], null when splits is 1
+  float* partial_stats;                 // [splits, rows, heads, 2]: maximum (log2 domain) and sum, null when splits is 1
+  long long q_stride_row;
+  long long q_stride_head;
+  long long out_stride_row;
+  long long out_stride_head;
+  long long kv_stride_page;
+  long long kv_stride_token;
+  long long table_stride;
+  int requests;
+  int rows;        // capacity of q: the first dimension of the workspace
+  int heads;       // 1 to 128
+  int page_size;   // 1 or more
+  int words;       // u64 words of a row of ancestors: 1 or 2
+  int splits;      // 1 to 256
+  int split_keys;  // keys of a split, a multiple of 64; 0: the request's own keys are spread evenly
+  float scale;     // of q . k, natural logarithm
+} MlaTreeAttentionArgs;
+
 // tree_walk: walks each request's draft tree with the target's token of each row. A workgroup of 64 threads a request.
 // Request b has nodes cu_nodes[b]..cu_nodes[b + 1] and one row more: its rows start at cu_nodes[b] + b. Parents are local to the request,
 // -1 for children of the root.

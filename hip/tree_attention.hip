@@ -6,37 +6,24 @@
 // on what it sees and on nothing else. S^T = K Q^T leaves the probabilities of a query in the registers that O^T = V^T P^T wants
 // them in: they never go through LDS, and the softmax state of a query is local to its four lanes.
 #include "abi.h"
+#include "attention.h"
 #include "device.h"
 
 namespace specverify {
 
-// The masked and the unmasked code must round alike, or a row would depend on how many others there are.
-#pragma clang fp contract(off)
-
 namespace {
-
-struct Fp8 {
-  u8 bits;
-};
-template <typename KV> struct Chunk { typedef u32x4 type; };   // eight elements of one key, as they lie in the cache
-template <> struct Chunk<Fp8> { typedef u32x2 type; };
 
 constexpr int THREADS = 256;
 constexpr int WAVES = THREADS / WAVE;
 constexpr int GROUP = 16;  // keys that one wave loads together: they lie in one page, whose size is a multiple of 16
 
 constexpr int ROWS = 16 * WAVES;  // query rows of a workgroup, 16 a wave
-#if defined(__gfx950__)
-constexpr int LINE = 256;  // bytes of LDS that one cycle reaches: 64 banks
-#else
-constexpr int LINE = 128;
-#endif
 
 // T: type of q, out and the matrix cores. KV: type of the cache. D: head dimension.
 template <typename T, typename KV, int D> struct TreeAttention {
   typedef typename Fragment<T>::x4 Fragment4;
   typedef typename Fragment<T>::x8 Fragment8;
-  typedef typename Chunk<KV>::type Raw;
+  typedef typename Cache<T, KV>::Eight Raw;
 
   static constexpr int COLUMNS = D / 8;                     // 16-byte chunks of a key
   static constexpr int K_CHUNKS = D <= 64 ? 8 : D <= 128 ? 16 : 32;  // of its row in LDS: a power of two, for the swizzle
@@ -72,11 +59,6 @@ template <typename T, typename KV, int D> struct TreeAttention {
     return (d * V_CHUNKS + chunk) ^ reads ^ writes;
   }
 
-  // What a request has, and the part of its keys that this workgroup reads.
-  struct Range {
-    i32 row_begin, rows, context, begin, end;
-    u32 page_magic;  // ceil(2^32 / page_size): a division by it is one multiplication
-  };
   struct Staged {
     Raw k[4], v[4];  // four neighbouring keys of one column
   };
@@ -119,30 +101,18 @@ template <typename T, typename KV, int D> struct TreeAttention {
   }
 
   // ---- from registers to LDS
-  static __device__ __forceinline__ u32x4 widen(u32x4 raw) { return raw; }
-  static __device__ __forceinline__ u32x4 widen(u32x2 raw) {
-    const u32x2 a = widen_fp8<T>(raw.x), b = widen_fp8<T>(raw.y);
-    return u32x4{a.x, a.y, b.x, b.y};
-  }
-  static __device__ __forceinline__ bool finite(u32x4 x) {
-    const u32 exponent = bit_cast<u16>(T(infinity()));
-    bool all = true;
-    for (int i = 0; i < 4; i++) all &= ((x[i] & exponent) != exponent) & ((x[i] >> 16 & exponent) != exponent);
-    return all;
-  }
-
   // A row's hidden keys weigh zero, and zero times NaN or infinity is NaN. Where some row may not see a key, such a V becomes
   // zero and its K becomes NaN: those who see the key get NaN as they should, the others nothing. Past the end lie zeros.
   __device__ __forceinline__ void stage(const Staged& staged, const Range& range, i32 tile) const {
     const u32 key = first_key() + 4 * quad(), c = column();
     u32x4 k[4], v[4];
     for (int i = 0; i < 4; i++) {
-      k[i] = widen(staged.k[i]);
-      v[i] = widen(staged.v[i]);
+      k[i] = Cache<T, KV>::widen(staged.k[i]);
+      v[i] = Cache<T, KV>::widen(staged.v[i]);
     }
     if (masked(range, tile))
       for (int i = 0; i < 4; i++) {
-        const bool inside = tile + i32(key) + i < range.end, sound = finite(v[i]);
+        const bool inside = tile + i32(key) + i < range.end, sound = finite<T>(v[i]);
         k[i] = inside ? k[i] : u32x4{};
         v[i] = inside && sound ? v[i] : u32x4{};
         k[i].x = inside && !sound ? ~0u : k[i].x;
@@ -180,27 +150,12 @@ template <typename T, typename KV, int D> struct TreeAttention {
     return scaling.softcap * (1 - 2 * reciprocal(exp2(x) + 1));  // tanh(y) = 1 - 2 / (exp(2 y) + 1)
   }
 
-  // The nodes that a row sees: bit j is node j.
-  struct Nodes {
-    u64 word[2];
-    __device__ __forceinline__ bool has(u32 j) const { return (j < 64 ? word[0] >> j : word[1] >> (j - 64)) & 1; }
-    __device__ __forceinline__ i32 count() const {
-      return __builtin_popcountll(word[0]) + __builtin_popcountll(word[1]);
-    }
-  };
-  __device__ __forceinline__ Nodes nodes(const Range& range, i32 row) const {
-    if (!a.ancestors)
-      return Nodes{{row < 64 ? (1ull << row) - 1 : ~0ull, row <= 64 ? 0 : row < 128 ? (1ull << (row - 64)) - 1 : ~0ull}};
-    const u64* words = a.ancestors + i64(range.row_begin + row) * a.words;
-    return Nodes{{words[0], a.words > 1 ? words[1] : 0}};
-  }
-
   // Whether some row may not see some key of a tile.
   __device__ __forceinline__ bool masked(const Range& range, i32 tile) const {
     return tile + KEYS > range.context || (a.window > 0 && range.context + range.rows - tile > a.window);
   }
   __device__ __forceinline__ void mask(f32x4 (&s)[2 * BLOCKS], const Range& range, i32 row, i32 tile) const {
-    const Nodes seen = nodes(range, row);
+    const Nodes seen = nodes(a, range.row_begin, row);
     const i32 depth = seen.count();
     u32 bits = 0;  // of this lane's keys, in the order of s: a loop that is not unrolled, for it is long and runs seldom
 #pragma clang loop unroll(disable)
@@ -211,7 +166,7 @@ template <typename T, typename KV, int D> struct TreeAttention {
         if (node < 0)
           visible = visible && range.context + depth - key < a.window;
         else if (a.window < range.rows && visible)  // a window as long as the tree cuts off no node
-          visible = depth - nodes(range, node + 1).count() < a.window;
+          visible = depth - nodes(a, range.row_begin, node + 1).count() < a.window;
       }
       bits |= u32(visible) << n;
     }
@@ -268,19 +223,11 @@ template <typename T, typename KV, int D> struct TreeAttention {
     if (request >= u32(a.requests)) return;
     const u32 kv_head = unit / splits % kv_heads, split = unit % splits;
 
-    Range range;
-    range.row_begin = scalar_load(a.cu_rows + request);
-    range.rows = scalar_load(a.cu_rows + request + 1) - range.row_begin;
+    Range range = rows_of(a, request);
     const i32 queries = range.rows * heads_per_kv, first = block_y() * ROWS;
     if (first >= queries) return;
-    range.context = scalar_load(a.context_lens + request);
-    const i32 total = range.context + range.rows;
-    const i32 split_keys = a.split_keys > 0 ? a.split_keys : ceil_div(range.context / 64 + 1, splits) * 64;
-    const i64 from = i64(split) * split_keys;
-    range.begin = from < total ? i32(from) : total;
-    range.end = split + 1 == splits || from + split_keys > total ? total : i32(from) + split_keys;
+    split_keys(a, range, request, split);
     if (a.window > 0) range.begin = max(range.begin, (range.context - a.window + 1) / KEYS * KEYS);
-    range.page_magic = 0xffffffffu / u32(a.page_size) + 1;
 
     const u32 head_magic = 65536 / heads_per_kv + 1;  // exact for the 2048 queries of 128 rows x 16 heads
     const i32 tile_first = first + wave * 16, index = tile_first + low;
@@ -342,31 +289,6 @@ template <typename T, typename KV, int D> struct TreeAttention {
   }
 };
 
-// One wave for each (row, head): the parts of the splits, each scaled to the common maximum.
-template <typename T, int D> DEVICE void reduce_splits(const TreeAttentionArgs& a) {
-  const u32 lane = lane_id(), pair = block_x() * WAVES + wave_id();
-  const u32 row = pair / u32(a.heads), head = pair - row * u32(a.heads);
-  if (i32(row) >= scalar_load(a.cu_rows + a.requests)) return;
-  const u32 step = u32(a.rows) * u32(a.heads);
-  f32x2 stats = {-infinity(), 0};
-  if (i32(lane) < a.splits) stats = *(const f32x2*)(a.partial_stats + 2 * u64(lane * step + pair));
-  const f32 top = wave_max(stats.x);
-  const f32 weight = stats.y == 0 ? 0 : exp2(stats.x - (top == -infinity() ? 0 : top));
-  const f32 factor = (a.v_scale ? scalar_load(a.v_scale) : 1) * reciprocal(wave_sum(weight * stats.y));
-  constexpr int EACH = (D + WAVE - 1) / WAVE;
-  f32 out[EACH] = {};
-  for (i32 split = 0; split < a.splits; split++) {
-    if (read_lane(stats.y, split) == 0) continue;  // nothing was written there
-    const f32 share = read_lane(weight * factor, split);
-    const f32* part = a.partial_out + u64(split * step + pair) * D;
-    for (int i = 0; i < EACH; i++)
-      if (D % WAVE == 0 || i * WAVE + lane < D) out[i] += share * part[i * WAVE + lane];
-  }
-  T* row_out = (T*)a.out + row * a.out_stride_row + head * a.out_stride_head;
-  for (int i = 0; i < EACH; i++)
-    if (D % WAVE == 0 || i * WAVE + lane < D) row_out[i * WAVE + lane] = T(out[i]);
-}
-
 }  // namespace
 
 #define TREE_ATTENTION(q, Q, kv, KV, dim)                                                                       \
@@ -378,7 +300,7 @@ template <typename T, int D> DEVICE void reduce_splits(const TreeAttentionArgs& 
   }
 #define TREE_ATTENTION_REDUCE(q, Q, dim)                                                                             \
   extern "C" __global__ WORKGROUP(THREADS) void tree_attention_reduce_##q##_d##dim(const TreeAttentionArgs args) {     \
-    reduce_splits<Q, dim>(args);                                                                                     \
+    reduce_splits<Q, dim, WAVE>(args, block_x() * WAVES + wave_id(), args.v_scale ? scalar_load(args.v_scale) : 1);     \
   }
 #define TREE_ATTENTION_DIM(dim)                     \
   TREE_ATTENTION(bf16, bf16, bf16, bf16, dim)       \
