@@ -156,6 +156,35 @@ arguments! {
         reserved: i32,
     }
 
+    /// Arguments of `mla_tree_attention_{q}_{kv}` and `mla_tree_attention_reduce_{q}`.
+    MlaTreeAttentionArgs {
+        out: u64,
+        q: u64,
+        kv: u64,
+        block_table: u64,
+        cu_rows: u64,
+        context_lens: u64,
+        ancestors: u64,
+        kv_scale: u64,
+        partial_out: u64,
+        partial_stats: u64,
+        q_stride_row: i64,
+        q_stride_head: i64,
+        out_stride_row: i64,
+        out_stride_head: i64,
+        kv_stride_page: i64,
+        kv_stride_token: i64,
+        table_stride: i64,
+        requests: i32,
+        rows: i32,
+        heads: i32,
+        page_size: i32,
+        words: i32,
+        splits: i32,
+        split_keys: i32,
+        scale: f32,
+    }
+
     /// Arguments of `tree_attention_{q}_{kv}_d{dim}` and `tree_attention_reduce_{q}_d{dim}`.
     TreeAttentionArgs {
         out: u64,

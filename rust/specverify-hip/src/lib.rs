@@ -8,6 +8,7 @@ mod hip_error;
 pub mod kernels;
 pub mod kv_compact;
 pub mod logit_rows;
+pub mod mla_tree_attention;
 mod runtime;
 
 pub mod target_tokens;

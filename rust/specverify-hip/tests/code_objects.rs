@@ -89,6 +89,7 @@ fn arguments_have_the_size_that_the_compiler_says() {
         ("row_", size_of::<abi::LogitRowsArgs>()),
         ("target_", size_of::<abi::TargetTokensArgs>()),
         ("coupled_children", size_of::<abi::CoupledChildrenArgs>()),
+        ("mla_tree_attention", size_of::<abi::MlaTreeAttentionArgs>()),
     ];
     for object in CODE_OBJECTS {
         let program = gfxsim::Program::parse(object.assembly).unwrap();
