@@ -10,7 +10,6 @@ pub mod kv_compact;
 pub mod logit_rows;
 pub mod mla_tree_attention;
 mod runtime;
-
 pub mod target_tokens;
 pub mod tree_attention;
 pub mod tree_walk;

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod logits;
+pub mod elements;
+pub mod request;
 
 use std::sync::OnceLock;
 

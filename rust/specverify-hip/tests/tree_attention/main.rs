@@ -5,9 +5,10 @@ mod common;
 mod pairwise;
 mod problem;
 
+use common::request::Request;
 use common::{ARCHITECTURES, Numbers, program};
 use pairwise::pairwise;
-use problem::{Outcome, Problem, Request, SOURCE, Settings};
+use problem::{Outcome, Problem, SOURCE, Settings};
 use specverify_hip::abi::TreeAttentionArgs;
 use specverify_hip::tree_attention::{Cache, DIMS, Plan, Query, ROWS};
 
@@ -81,7 +82,7 @@ fn case_21_a_non_ancestor_changes_nothing() {
             let problem = Problem::new(settings, requests, 21);
             let before = problem.run();
             problem.check(&before);
-            for value in [0x01, settings.not_a_number()] {
+            for value in [0x01, settings.elements().not_a_number()] {
                 let mut other = problem.clone();
                 // Node 0 is key 62; rows 1 and 3 see it, rows 0, 2 and 4 do not.
                 let width = problem.key_width();
@@ -101,9 +102,9 @@ fn case_21_a_non_ancestor_changes_nothing() {
             // V alone: who sees the node gets NaN, not a number that looks right.
             let mut other = problem.clone();
             let width = problem.key_width();
-            other.v[0][62 * width] = settings.not_a_number();
+            other.v[0][62 * width] = settings.elements().not_a_number();
             let after = other.run();
-            let head = |row: usize| settings.query_value(after.bits[row * problem.row_width()]);
+            let head = |row: usize| settings.elements().query_value(after.bits[row * problem.row_width()]);
             assert!(head(1).is_nan() && head(3).is_nan() && !head(0).is_nan() && !head(2).is_nan());
         }
     }
@@ -208,7 +209,7 @@ fn traffic_is_close_to_the_least_possible() {
                 let problem = Problem::new(settings, vec![Request::random(1100, 17, &mut Numbers(3))], 3);
                 let outcome = problem.run();
                 let keys = problem.requests[0].keys();
-                let bytes = 2 * keys * dim * settings.element_bytes();
+                let bytes = 2 * keys * dim * settings.elements().element_bytes();
                 let passes = (17 * settings.group).div_ceil(ROWS as usize);
                 let lines = outcome.lines as f64 / (bytes as f64 / 128.0);
                 let requested = outcome.requested as f64 / (passes * bytes) as f64;

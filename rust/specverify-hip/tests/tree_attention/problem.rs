@@ -1,58 +1,14 @@
 //! A batch for the attention kernels: drawn, laid out in a paged cache, run, and compared with the definition in f64.
 
 use gfxsim::{Fault, Memory, Program, Report};
-use half::{bf16, f16};
 use specverify_hip::abi::TreeAttentionArgs;
 use specverify_hip::tree_attention::{Cache, Plan, Query};
 
+use crate::common::elements::{Elements, normal};
+use crate::common::request::{Pages, Request, rows};
 use crate::common::{Numbers, input, launch, program};
 
 pub const SOURCE: &str = "tree_attention";
-
-/// One request: its tree as parents (-1 is the root), or a chain without ancestor bits.
-#[derive(Clone)]
-pub struct Request {
-    pub context: usize,
-    pub parents: Vec<i32>,
-    /// A padding slot of a captured graph: no rows.
-    pub empty: bool,
-}
-
-impl Request {
-    pub fn chain(context: usize, rows: usize) -> Self {
-        Self { context, parents: (0..rows as i32 - 1).map(|i| i - 1).collect(), empty: false }
-    }
-
-    pub fn random(context: usize, rows: usize, numbers: &mut Numbers) -> Self {
-        let parents = (0..rows - 1).map(|i| numbers.below(i + 1) as i32 - 1).collect();
-        Self { context, parents, empty: false }
-    }
-
-    pub fn rows(&self) -> usize {
-        if self.empty { 0 } else { self.parents.len() + 1 }
-    }
-
-    pub fn keys(&self) -> usize {
-        if self.empty { 0 } else { self.context + self.rows() }
-    }
-
-    /// Node i itself and its ancestors, for row i + 1.
-    pub fn bits(&self, row: usize) -> u128 {
-        let (mut bits, mut node) = (0, row as i32 - 1);
-        while node >= 0 {
-            bits |= 1 << node;
-            node = self.parents[node as usize];
-        }
-        bits
-    }
-
-    pub fn sees(&self, row: usize, key: usize, window: usize) -> bool {
-        let depth = |row: usize| self.bits(row).count_ones() as usize;
-        let at = if key < self.context { key } else { self.context + depth(key - self.context) };
-        let visible = key <= self.context || self.bits(row) >> (key - self.context - 1) & 1 == 1;
-        visible && (window == 0 || (self.context + depth(row)).saturating_sub(at) < window)
-    }
-}
 
 /// What the kernels are specialised for or told.
 #[derive(Clone, Copy, Debug)]
@@ -109,64 +65,9 @@ impl Settings {
         (self.scaled || self.cache == Cache::Fp8).then_some([0.0625, 0.125])
     }
 
-    pub fn element_bytes(&self) -> usize {
-        if self.cache == Cache::Fp8 { 1 } else { 2 }
+    pub fn elements(&self) -> Elements {
+        Elements { arch: self.arch, query: self.query, cache: self.cache }
     }
-
-    pub fn query_bits(&self, value: f32) -> u16 {
-        match self.query {
-            Query::Bf16 => bf16::from_f32(value).to_bits(),
-            Query::F16 => f16::from_f32(value).to_bits(),
-        }
-    }
-
-    pub fn query_value(&self, bits: u16) -> f64 {
-        match self.query {
-            Query::Bf16 => bf16::from_bits(bits).to_f64(),
-            Query::F16 => f16::from_bits(bits).to_f64(),
-        }
-    }
-
-    pub fn cache_value(&self, bits: u16) -> f64 {
-        if self.cache == Cache::Query {
-            return self.query_value(bits);
-        }
-        // e4m3: no infinities, bias 8 and one NaN (gfx942) or bias 7 and two (gfx950); the tests' numbers are none of these.
-        let bias = if self.arch == "gfx942" { 8 } else { 7 };
-        let (exponent, fraction) = (i32::from(bits >> 3 & 15), f64::from(bits & 7));
-        let size = if exponent == 0 {
-            fraction / 8.0 * 2_f64.powi(1 - bias)
-        } else {
-            (1.0 + fraction / 8.0) * 2_f64.powi(exponent - bias)
-        };
-        if bits & 128 == 0 { size } else { -size }
-    }
-
-    pub fn not_a_number(&self) -> u16 {
-        match (self.cache, self.arch) {
-            (Cache::Query, _) => self.query_bits(f32::NAN),
-            (Cache::Fp8, "gfx942") => 0x80,
-            (Cache::Fp8, _) => 0x7F,
-        }
-    }
-
-    pub fn random_element(&self, numbers: &mut Numbers) -> u16 {
-        if self.cache == Cache::Fp8 {
-            loop {
-                // Exponents up to 2^4, subnormals among them.
-                let bits = (numbers.word() & 0xFF) as u16;
-                if bits != 0x80 && bits & 0x7F < 0x60 {
-                    return bits;
-                }
-            }
-        }
-        self.query_bits(normal(numbers))
-    }
-}
-
-/// Roughly normal: the sum of four uniform numbers.
-fn normal(numbers: &mut Numbers) -> f32 {
-    (0..4).map(|_| numbers.word() as f32 / 2_f32.powi(32) - 0.5).sum::<f32>() * 1.7
 }
 
 /// Numbers as bits of their types: q [rows][heads][dim], k and v of each request [keys][kv_heads][dim].
@@ -197,11 +98,11 @@ impl Problem {
         let mut numbers = Numbers(seed);
         let rows: usize = requests.iter().map(Request::rows).sum();
         let q = (0..rows * settings.heads() * settings.dim)
-            .map(|_| settings.query_bits(2.0 * normal(&mut numbers)))
+            .map(|_| settings.elements().query_bits(2.0 * normal(&mut numbers)))
             .collect();
         let mut cache = || -> Vec<Vec<u16>> {
             let sizes = requests.iter().map(|request| request.keys() * settings.kv_heads * settings.dim);
-            sizes.map(|size| (0..size).map(|_| settings.random_element(&mut numbers)).collect()).collect()
+            sizes.map(|size| (0..size).map(|_| settings.elements().random_element(&mut numbers)).collect()).collect()
         };
         let (k, v) = (cache(), cache());
         Self { settings, requests, q, k, v, page_seed: seed }
@@ -227,33 +128,22 @@ impl Problem {
     pub fn run_on(&self, program: &Program) -> Result<Outcome, Fault> {
         let s = &self.settings;
         let mut memory = Memory::new();
-        let mut numbers = Numbers(self.page_seed);
-        let tables: Vec<usize> = self.requests.iter().map(|r| r.keys().div_ceil(s.page_size)).collect();
-        let pages = tables.iter().sum::<usize>() + 2;
-        let mut free: Vec<i32> = (0..pages as i32).collect();
-        for i in (1..pages).rev() {
-            free.swap(i, numbers.below(i + 1));
-        }
-        let table_stride = tables.iter().max().unwrap() + 1;
-        let mut table = vec![i32::MAX; self.requests.len() * table_stride];
+        let pages = Pages::new(&self.requests, s.page_size, self.page_seed);
         let (token_stride, head_stride) =
             if s.heads_first { (s.dim, s.page_size * s.dim) } else { (s.kv_heads * s.dim, s.dim) };
         let page_stride = s.page_size * self.key_width();
-        let size = s.element_bytes();
-        let mut images = [vec![0_u8; pages * page_stride * size], vec![0_u8; pages * page_stride * size]];
+        let size = s.elements().element_bytes();
+        let mut images = [vec![0_u8; pages.count * page_stride * size], vec![0_u8; pages.count * page_stride * size]];
         images.iter_mut().for_each(|image| {
-            let bytes = s.not_a_number().to_le_bytes();
+            let bytes = s.elements().not_a_number().to_le_bytes();
             image.chunks_exact_mut(size).for_each(|element| element.copy_from_slice(&bytes[..size]));
         });
-        let mut owned = vec![false; pages * page_stride];
+        let mut owned = vec![false; pages.count * page_stride];
         for (b, request) in self.requests.iter().enumerate() {
-            for page in 0..tables[b] {
-                table[b * table_stride + page] = free.pop().unwrap();
-            }
             for key in 0..request.keys() {
-                let page = table[b * table_stride + key / s.page_size] as usize;
+                let (page, offset) = pages.slot(b, key);
                 for head in 0..s.kv_heads {
-                    let at = page * page_stride + key % s.page_size * token_stride + head * head_stride;
+                    let at = page * page_stride + offset * token_stride + head * head_stride;
                     owned[at..at + s.dim].fill(true);
                     let from = key * self.key_width() + head * s.dim;
                     for (image, values) in images.iter_mut().zip([&self.k[b], &self.v[b]]) {
@@ -270,28 +160,18 @@ impl Problem {
             memory.poison(v, at * size..(at + s.dim) * size);
         }
         // Beyond the fixed capacity of the batch lies one row more.
-        let rows = self.requests.iter().map(Request::rows).sum::<usize>();
-        let mut cu_rows = vec![0_i32];
-        let mut ancestors = Vec::new();
-        let words = if self.requests.iter().all(|r| r.rows() <= 65) { 1 } else { 2 };
-        for request in &self.requests {
-            cu_rows.push(cu_rows.last().unwrap() + request.rows() as i32);
-            for row in 0..request.rows() {
-                ancestors.extend([request.bits(row) as u64, (request.bits(row) >> 64) as u64].into_iter().take(words));
-            }
-        }
-        let contexts: Vec<i32> = self.requests.iter().map(|request| request.context as i32).collect();
+        let trees = rows(&self.requests, &mut memory);
         let q = input(&mut memory, "q", &self.q);
-        let out = memory.reserve("out", rows * self.row_width() * 2);
+        let out = memory.reserve("out", trees.rows * self.row_width() * 2);
         let mut a = TreeAttentionArgs {
             out: out.address(),
             q: q.address(),
             k: k.address(),
             v: v.address(),
-            block_table: input(&mut memory, "block_table", &table).address(),
-            cu_rows: input(&mut memory, "cu_rows", &cu_rows).address(),
-            context_lens: input(&mut memory, "context_lens", &contexts).address(),
-            ancestors: if s.implicit_chain { 0 } else { input(&mut memory, "ancestors", &ancestors).address() },
+            block_table: input(&mut memory, "block_table", &pages.table).address(),
+            cu_rows: trees.cu_rows,
+            context_lens: trees.context_lens,
+            ancestors: if s.implicit_chain { 0 } else { trees.ancestors },
             q_stride_row: self.row_width() as i64,
             q_stride_head: s.dim as i64,
             out_stride_row: self.row_width() as i64,
@@ -302,13 +182,13 @@ impl Problem {
             v_stride_page: page_stride as i64,
             v_stride_token: token_stride as i64,
             v_stride_head: head_stride as i64,
-            table_stride: table_stride as i64,
+            table_stride: pages.stride as i64,
             requests: self.requests.len() as i32,
-            rows: rows as i32 + 1,
+            rows: trees.rows as i32 + 1,
             heads: s.heads() as i32,
             kv_heads: s.kv_heads as i32,
             page_size: s.page_size as i32,
-            words: words as i32,
+            words: trees.words,
             splits: 1,
             split_keys: s.split_keys as i32,
             window: s.window as i32,
@@ -354,13 +234,14 @@ impl Problem {
         let [k_scale, v_scale] = s.scales().unwrap_or([1.0; 2]).map(f64::from);
         let mut first = 0;
         for (b, request) in self.requests.iter().enumerate() {
-            let decode = |bits: &Vec<u16>| bits.iter().map(|&bits| s.cache_value(bits)).collect::<Vec<_>>();
+            let decode = |bits: &Vec<u16>| bits.iter().map(|&bits| s.elements().cache_value(bits)).collect::<Vec<_>>();
             let (k, v) = (decode(&self.k[b]), decode(&self.v[b]));
             for row in 0..request.rows() {
                 let keys: Vec<usize> = (0..request.keys()).filter(|&key| request.sees(row, key, s.window)).collect();
                 for head in 0..s.heads() {
                     let at = (first + row) * self.row_width() + head * s.dim;
-                    let q: Vec<f64> = self.q[at..at + s.dim].iter().map(|&bits| s.query_value(bits)).collect();
+                    let q: Vec<f64> =
+                        self.q[at..at + s.dim].iter().map(|&bits| s.elements().query_value(bits)).collect();
                     let of = |values: &'_ [f64], key: usize| {
                         let from = key * self.key_width() + head / s.group * s.dim;
                         values[from..from + s.dim].to_vec()
@@ -386,7 +267,7 @@ impl Problem {
                         }
                     }
                     for d in 0..s.dim {
-                        let found = s.query_value(outcome.bits[at + d]);
+                        let found = s.elements().query_value(outcome.bits[at + d]);
                         let bound =
                             (2.0 * unit + 1e-4) * size[d] + (keys.len() as f64 + 1.0) * 2_f64.powi(-25) * largest;
                         assert!(
