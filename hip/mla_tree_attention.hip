@@ -245,7 +245,7 @@ template <typename T, typename KV> struct MlaTreeAttention {
       const i32 index = first + 16 * b + low;
       if (index >= queries) return;
       const u32 row = u32(index) / heads, head = u32(index) - row * heads, column = 64 * wave + 16 * high;
-      const f32x4 (&x)[4] = state.out[b];
+      f32x4 (&x)[4] = state.out[b];
       if (a.splits > 1) {
         const u32 slot = (slots + u32(range.row_begin) + row) * heads + head;
         f32* out = a.partial_out + u64(slot) * LATENT + column;
@@ -254,8 +254,8 @@ template <typename T, typename KV> struct MlaTreeAttention {
       }
       const f32 factor = value_scale * reciprocal(shared.top[0][16 * b + low] + shared.top[1][16 * b + low]);
       T* out = (T*)a.out + (range.row_begin + i32(row)) * a.out_stride_row + head * a.out_stride_head + column;
-      for (int r = 0; r < 4; r++)
-        *(u32x2*)(out + 4 * r) = u32x2{pack<T>(x[0][r] * factor, x[1][r] * factor), pack<T>(x[2][r] * factor, x[3][r] * factor)};
+      for (int j = 0; j < 4; j++) x[j] *= factor;
+      for (int r = 0; r < 4; r++) *(u32x2*)(out + 4 * r) = u32x2{pack<T>(x[0][r], x[1][r]), pack<T>(x[2][r], x[3][r])};
     }
   }
 };
