@@ -1,8 +1,9 @@
 //! Absorbed MLA attention of a verification pass: which kernels run, on how many workgroups, with how large a workspace.
 
 use crate::abi::MlaTreeAttentionArgs;
+use crate::error::check;
 use crate::tree_attention::{Cache, MAX_ROWS, Query};
-use crate::{Device, Error, Geometry, Result, Stream};
+use crate::{Device, Geometry, Result, Stream};
 
 /// Query rows of a workgroup: a query row is one head of one tree row.
 pub const ROWS: u32 = 64;
@@ -32,29 +33,29 @@ pub struct Plan {
     pub partial_stats: usize,
 }
 
+/// Parts to split keys into, so that a workgroup stands on each compute unit, with no fewer than 256 keys a part. From shapes alone:
+/// `max_keys` is what the block table has room for.
+pub fn splits(requests: u32, heads: u32, max_rows: u32, max_keys: u32, compute_units: u32) -> i32 {
+    let workgroups = (requests * (max_rows * heads).div_ceil(ROWS)).max(1);
+    let wanted = compute_units.div_ceil(workgroups);
+    wanted.clamp(1, max_keys.div_ceil(256).clamp(1, MAX_SPLITS as u32)) as i32
+}
+
 impl Plan {
     /// Checks what can be checked on the host. `max_rows` is the most rows that any request of the batch may have.
     ///
     /// # Errors
-    /// [`Error::Argument`] names what is out of range.
+    /// [`Error::Argument`](crate::Error::Argument) names what is out of range.
     pub fn new(query: Query, cache: Cache, max_rows: u32, arguments: &MlaTreeAttentionArgs) -> Result<Self> {
         let a = arguments;
-        let check = |ok: bool, name, value: i64, expected| {
-            if ok { Ok(()) } else { Err(Error::Argument { name, value: value.to_string(), expected }) }
-        };
-        check(
-            (1..=MAX_ROWS).contains(&max_rows),
-            "max_rows",
-            max_rows.into(),
-            "1 to 128: the root and up to 127 nodes",
-        )?;
-        check(a.requests >= 0, "requests", a.requests.into(), "0 or more")?;
-        check(a.rows >= 0, "rows", a.rows.into(), "0 or more")?;
-        check((1..=MAX_HEADS).contains(&a.heads), "heads", a.heads.into(), "1 to 128")?;
-        check(a.page_size > 0, "page_size", a.page_size.into(), "1 or more")?;
-        check((1..=2).contains(&a.words) || a.ancestors == 0, "words", a.words.into(), "1 or 2")?;
-        check((1..=MAX_SPLITS).contains(&a.splits), "splits", a.splits.into(), "1 to 256")?;
-        check(a.split_keys >= 0 && a.split_keys % 64 == 0, "split_keys", a.split_keys.into(), "0 or a multiple of 64")?;
+        check((1..=MAX_ROWS).contains(&max_rows), "max_rows", max_rows, "1 to 128: the root and up to 127 nodes")?;
+        check(a.requests >= 0, "requests", a.requests, "0 or more")?;
+        check(a.rows >= 0, "rows", a.rows, "0 or more")?;
+        check((1..=MAX_HEADS).contains(&a.heads), "heads", a.heads, "1 to 128")?;
+        check(a.page_size > 0, "page_size", a.page_size, "1 or more")?;
+        check((1..=2).contains(&a.words) || a.ancestors == 0, "words", a.words, "1 or 2")?;
+        check((1..=MAX_SPLITS).contains(&a.splits), "splits", a.splits, "1 to 256")?;
+        check(a.split_keys >= 0 && a.split_keys % 64 == 0, "split_keys", a.split_keys, "0 or a multiple of 64")?;
         for (name, stride) in [
             ("kv_stride_page", a.kv_stride_page),
             ("kv_stride_token", a.kv_stride_token),
@@ -72,12 +73,12 @@ impl Plan {
             ("kv", a.kv, aligned, "an address that is a multiple of 16 (fp8: 8)"),
             ("out", a.out, 8, "an address that is a multiple of 8"),
         ] {
-            check(address % bytes == 0, name, address as i64, expected)?;
+            check(address % bytes == 0, name, format_args!("{address:#x}"), expected)?;
         }
         check(
             a.splits == 1 || (a.partial_out != 0 && a.partial_stats != 0),
             "splits",
-            a.splits.into(),
+            a.splits,
             "1, unless partial_out and partial_stats are given",
         )?;
 
@@ -88,7 +89,7 @@ impl Plan {
         let kv = if cache == Cache::Fp8 { "fp8" } else { q };
         let units = i64::from(a.requests) * i64::from(a.splits);
         let layers = (units + 7) / 8;
-        check(layers <= 65535, "requests", a.requests.into(), "at most 524280 requests x splits")?;
+        check(layers <= 65535, "requests", a.requests, "at most 524280 requests x splits")?;
         // Eight neighbouring workgroups run on the eight dies: see the kernel.
         let blocks = (max_rows * a.heads as u32).div_ceil(ROWS);
         let pairs = a.rows as usize * a.heads as usize;
@@ -97,7 +98,7 @@ impl Plan {
         check(
             a.splits as u64 * pairs as u64 <= i32::MAX as u64,
             "splits",
-            a.splits.into(),
+            a.splits,
             "splits x rows x heads of at most 2^31 - 1",
         )?;
         let parts = if several { a.splits as usize * pairs } else { 0 };
@@ -116,7 +117,7 @@ impl Plan {
     /// Puts the call on a stream and returns at once.
     ///
     /// # Errors
-    /// [`Error::UnknownKernel`], [`Error::Hip`].
+    /// As [`Device::function`] and [`Device::launch`].
     ///
     /// # Safety
     /// As [`Device::launch`]: the addresses must be valid on the device, with the shapes that `hip/abi.h` states, and lengths within

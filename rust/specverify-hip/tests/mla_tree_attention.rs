@@ -10,7 +10,7 @@ use common::{ARCHITECTURES, Numbers, input, launch, program};
 use gfxsim::{Memory, Report, Traffic};
 use pairwise::pairwise;
 use specverify_hip::abi::MlaTreeAttentionArgs;
-use specverify_hip::mla_tree_attention::{LATENT, Plan, ROWS, WIDTH};
+use specverify_hip::mla_tree_attention::{LATENT, Plan, ROWS, WIDTH, splits};
 use specverify_hip::tree_attention::{Cache, Query};
 
 const SOURCE: &str = "mla_tree_attention";
@@ -434,6 +434,11 @@ fn what_the_kernels_cannot_do_is_refused_with_the_value() {
     let planned = plan(&split, 1).unwrap();
     assert_eq!((planned.attention.1.grid, planned.partial_out), ([8, 1, 8], 16 * 8 * 16 * 512));
     assert_eq!(planned.reduction.unwrap().1.grid, [32, 1, 1]);
+    // One workgroup a compute unit, and parts of 256 keys or more.
+    assert_eq!(
+        [splits(1, 128, 8, 32_768, 304), splits(1, 16, 1, 3_584, 304), splits(64, 128, 8, 4_096, 304)],
+        [19, 14, 1]
+    );
     let bad: [(MlaTreeAttentionArgs, u32, &str); 9] = [
         (good, 129, "max_rows is 129; expected 1 to 128: the root and up to 127 nodes"),
         (MlaTreeAttentionArgs { heads: 129, ..good }, 1, "heads is 129; expected 1 to 128"),
@@ -442,7 +447,7 @@ fn what_the_kernels_cannot_do_is_refused_with_the_value() {
         (MlaTreeAttentionArgs { splits: 257, ..good }, 1, "splits is 257; expected 1 to 256"),
         (MlaTreeAttentionArgs { split_keys: 100, ..good }, 1, "split_keys is 100"),
         (MlaTreeAttentionArgs { kv_stride_token: 580, ..good }, 1, "kv_stride_token is 580; expected a multiple of 8"),
-        (MlaTreeAttentionArgs { kv: 8, ..good }, 1, "kv is 8"),
+        (MlaTreeAttentionArgs { kv: 8, ..good }, 1, "kv is 0x8; expected an address that is a multiple of 16"),
         (MlaTreeAttentionArgs { words: 3, ancestors: 8, ..good }, 1, "words is 3; expected 1 or 2"),
     ];
     for (arguments, rows, message) in bad {
