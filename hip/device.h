@@ -74,6 +74,9 @@ DEVICE void barrier() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }
 
+// The compiler moves nothing across: loads stay as far ahead of their use as they are written.
+DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
+
 // A value at a wave-uniform address in memory that nobody writes while the kernel runs: one scalar load for the wave.
 template <typename T> DEVICE T scalar_load(const T* p) { return *(const __attribute__((address_space(4))) T*)p; }
 

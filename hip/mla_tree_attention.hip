@@ -22,6 +22,7 @@ constexpr int LATENT = 512, ROTARY = 64, WIDTH = LATENT + ROTARY;
 constexpr int CHUNKS = WIDTH / 8;        // 16 bytes of a key in LDS
 constexpr int SLICES = WIDTH / 32;       // steps of a q . k
 constexpr int EACH = KEYS / WAVES;       // keys that a wave fetches
+constexpr int AHEAD = 6;                 // steps of a q . k whose keys are on their way from LDS
 constexpr int MAX_SPLITS = 256;
 constexpr int REDUCE_WAVES = 4;
 static_assert(BLOCKS * KEYS / 16 == WAVES && LATENT == 64 * WAVES && EACH == 4, "every wave has a block of scores and 64 columns");
@@ -63,7 +64,8 @@ template <typename T, typename KV> struct MlaTreeAttention {
     i32 of[EACH];
   };
   __device__ __forceinline__ u32 page_of(const Range& range, u32 key) const {
-    return a.page_size == 1 ? key : u32(u64(key) * range.page_magic >> 32);
+    const u32 whole = a.page_size == 1 ? ~0u : 0;  // then the magic is 2^32, of which 32 bits hold 0
+    return u32(u64(key) * range.page_magic >> 32) + (key & whole);
   }
   // Past the end, the last key once more: in the cache, whatever the page. stage() drops it.
   __device__ __forceinline__ i32 key_of(const Range& range, i32 tile, u32 i) const {
@@ -113,24 +115,35 @@ template <typename T, typename KV> struct MlaTreeAttention {
   // S^T = K Q^T of 16 keys and 16 queries: this lane has query `low` and keys 4 * high + r.
   __device__ __forceinline__ f32x4 scores(const Fragment8 (&query)[SLICES]) const {
     const u32 key = wave / BLOCKS * 16 + low, even = tile_index(key, high), odd = tile_index(key, 4 + high);
+    const auto chunk = [&](int i) { return bit_cast<Fragment8>(shared.tile[(i % 2 ? odd : even) + i / 2 * 8]); };
     f32x4 s = {};
-    for (int i = 0; i < SLICES; i++)
-      s = mfma_16x16x32(bit_cast<Fragment8>(shared.tile[(i % 2 ? odd : even) + i / 2 * 8]), query[i], s);
+    Fragment8 keys[AHEAD];
+    for (int i = 0; i < AHEAD; i++) keys[i] = chunk(i);
+    for (int i = 0; i < SLICES; i++) {
+      s = mfma_16x16x32(keys[i % AHEAD], query[i], s);
+      if (i + AHEAD < SLICES) keys[i % AHEAD] = chunk(i + AHEAD);
+      keep_order();
+    }
     return s;
   }
 
-  // O^T += V^T P^T. Of the 32 keys the lanes of `high` have quads `high` and 4 + high, here and there. A lane reads four
+  // V for O^T += V^T P^T. Of the 32 keys the lanes of `high` have quads `high` and 4 + high, here and there. A lane reads four
   // columns of each, 4 * low + j: matrix row `low` of the j-th product. With 64 banks, lanes 16 apart need keys of another
   // parity: odd `high` read the two keys of a pair the other way round, and put them right where halves are picked.
-  __device__ __forceinline__ void accumulate(State& state, i32 blocks) const {
+  struct Values {
+    u32x2 of[8];
+  };
+  __device__ __forceinline__ Values values() const {
     const u32x2* tile = (const u32x2*)shared.tile;
-    const u32 odd = high % 2;
-    u32x2 v[8];
+    Values v;
     for (int i = 0; i < 4; i++) {
-      const u32 at = tile_index(4 * high + (i ^ odd), 8 * wave + low / 2) * 2 + low % 2;
-      v[i] = tile[at];
-      v[4 + i] = tile[at + 16 * CHUNKS * 2];
+      const u32 at = tile_index(4 * high + (i ^ high % 2), 8 * wave + low / 2) * 2 + low % 2;
+      v.of[i] = tile[at];
+      v.of[4 + i] = tile[at + 16 * CHUNKS * 2];
     }
+    return v;
+  }
+  __device__ __forceinline__ void accumulate(State& state, const Values& v, i32 blocks) const {
     u32x4 p[BLOCKS];
     f32 shrink[BLOCKS];
     bool moved = false;
@@ -144,12 +157,13 @@ template <typename T, typename KV> struct MlaTreeAttention {
     if (ballot(moved))  // the maximum of a long context seldom moves
       for (int b = 0; b < BLOCKS; b++)
         for (int j = 0; j < 4; j++) state.out[b][j] *= shrink[b];
+    const u32 odd = high % 2;
     const u32 low_halves = odd ? 0x01000504 : 0x05040100, high_halves = odd ? 0x03020706 : 0x07060302;
     Fragment8 columns[4];
     for (int j = 0; j < 4; j++) {
       u32x4 keys;
       for (int i = 0; i < 4; i++)
-        keys[i] = __builtin_amdgcn_perm(v[2 * i + 1][j / 2], v[2 * i][j / 2], j % 2 ? high_halves : low_halves);
+        keys[i] = __builtin_amdgcn_perm(v.of[2 * i + 1][j / 2], v.of[2 * i][j / 2], j % 2 ? high_halves : low_halves);
       columns[j] = bit_cast<Fragment8>(keys);
     }
     for (int b = 0; b < BLOCKS; b++)
@@ -215,18 +229,19 @@ template <typename T, typename KV> struct MlaTreeAttention {
         stage(staged, range, tile);
         barrier();
         if (tile + KEYS < range.end) fetch(staged, range, pages, tile + KEYS);
-        pages = lookup(range, table, tile + 2 * KEYS);
         f32x4 s = {-infinity(), -infinity(), -infinity(), -infinity()};
         if (active) {
           s = scores(query) * factor;
           if (masked(range, tile))
             for (int r = 0; r < 4; r++) {
               const i32 key = tile + i32(wave / BLOCKS * 16 + 4 * high) + r, node = key - range.context - 1;
-              s[r] = key < range.end && (node < 0 || (node < 128 && seen.has(node))) ? s[r] : -infinity();
+              s[r] = (key < range.end) & ((node < 0) | seen.has(node & 127)) ? s[r] : -infinity();
             }
         }
+        pages = lookup(range, table, tile + 2 * KEYS);  // not before the scores: while it is under way no read of LDS can be told apart
+        const Values v = values();  // while the waves wait for each other
         softmax(state, s);
-        accumulate(state, blocks);
+        accumulate(state, v, blocks);
       }
     }
 
