@@ -1,8 +1,8 @@
 //! Launches on the simulator.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-pub mod logits;
 pub mod elements;
+pub mod logits;
 pub mod request;
 
 use std::sync::OnceLock;
