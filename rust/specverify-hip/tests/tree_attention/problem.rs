@@ -293,6 +293,7 @@ impl Problem {
 
 /// What the mutants of `tree_attention_{q}_{kv}_d{dim}` and of its reduction run on: trees of one and two words and chains, with and without a
 /// window, a soft-cap and splits, several tiles of keys and blocks of rows.
+#[allow(dead_code, reason = "the tests of mutants run it")]
 pub fn mutant_run(program: &Program, kernel: &str) -> Result<Vec<u8>, Fault> {
     let arch = if program.arch() == "gfx942" { "gfx942" } else { "gfx950" };
     let (types, dim) = kernel.rsplit_once("_d").unwrap();
