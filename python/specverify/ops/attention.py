@@ -48,7 +48,7 @@ def _attention(
 
 
 @_attention.register_kernel("cuda")
-def _(
+def _attention_hip(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -246,6 +246,7 @@ def tree_attention(
         k_scale=k_scale,
         v_scale=v_scale,
     )
-    return _attention(
+    out: torch.Tensor = _attention(
         q, k, v, block_table, cu_rows, context_lens, ancestors, k_scale, v_scale, scale, window, softcap, max_rows
     )
+    return out

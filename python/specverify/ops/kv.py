@@ -23,6 +23,14 @@ def _layout(pool: torch.Tensor) -> dict[str, int]:
     }
 
 
+def _alignment(pools: Sequence[torch.Tensor]) -> int:
+    """Return the power of two, at most 16, that divides the address of every pool."""
+    together = 16
+    for pool in pools:
+        together |= pool.data_ptr()
+    return together & -together
+
+
 def _move_on_host(pools: Sequence[torch.Tensor], moves: list[tuple[int, int]]) -> None:
     for pool in pools:
         reach = 1 + sum((size - 1) * stride for size, stride in zip(pool.shape, pool.stride(), strict=True))
@@ -50,7 +58,7 @@ def _compact(
 
 
 @_compact.register_kernel("cuda")
-def _(
+def _compact_hip(
     pools: Sequence[torch.Tensor],
     bases: torch.Tensor,
     path: torch.Tensor,
@@ -71,7 +79,7 @@ def _(
         "max_path": path.shape[1],
     }
     with current(bases) as (index, stream):
-        _core.hip_kv_compact(index, stream, arguments)
+        _core.hip_kv_compact(index, stream, _alignment(pools), arguments)
 
 
 @_compact.register_fake
@@ -98,7 +106,7 @@ def _move(
 
 
 @_move.register_kernel("cuda")
-def _(
+def _move_hip(
     pools: Sequence[torch.Tensor],
     bases: torch.Tensor,
     offsets: torch.Tensor,
@@ -115,7 +123,7 @@ def _(
         "groups": offsets.shape[0] - 1,
     }
     with current(bases) as (index, stream):
-        _core.hip_kv_move(index, stream, arguments)
+        _core.hip_kv_move(index, stream, _alignment(pools), arguments)
 
 
 @_move.register_fake
@@ -159,7 +167,9 @@ class KvPools:
                 )
             check.one_device(**{"pools[0]": first, f"pools[{i}]": pool})
         if first.stride(3) != 1 or min(first.stride()) < 0:
-            raise _core.ShapeError(f"pools[0] has strides {list(first.stride())}; expected the last to be 1, and none below 0")
+            raise _core.ShapeError(
+                f"pools[0] has strides {list(first.stride())}; expected the last to be 1, and none below 0"
+            )
         check.at_least("page_size", first.shape[1], 1)
         self._pools = list(pools)
         self._bases = torch.tensor([pool.data_ptr() for pool in pools], dtype=torch.int64, device=first.device)
@@ -210,9 +220,7 @@ class KvPools:
         )
         _compact(self._pools, self._bases, path, accepted, context_lens, block_table)
 
-    def move(
-        self, sources: torch.Tensor, destinations: torch.Tensor, *, offsets: torch.Tensor | None = None
-    ) -> None:
+    def move(self, sources: torch.Tensor, destinations: torch.Tensor, *, offsets: torch.Tensor | None = None) -> None:
         """Make moves between slots (page * page_size + place in the page), as `compaction_plan` lists them.
 
         Parameters

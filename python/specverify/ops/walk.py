@@ -48,17 +48,23 @@ def _walk(
     stop_ids: torch.Tensor | None,
     max_path: int,
 ) -> _Six:
-    optional = [None if one is None else one.numpy() for one in (row_status, stop_offsets, stop_ids)]
     arrays = _core.tree_walk(
-        cu_nodes.numpy(), tokens.numpy(), parents.numpy(), target_tokens.numpy(), *optional, max_path
+        cu_nodes.numpy(),
+        tokens.numpy(),
+        parents.numpy(),
+        target_tokens.numpy(),
+        None if row_status is None else row_status.numpy(),
+        None if stop_offsets is None else stop_offsets.numpy(),
+        None if stop_ids is None else stop_ids.numpy(),
+        max_path,
     )
-    path, emitted, *rest = (torch.from_numpy(array) for array in arrays)
-    accepted, counts, last_token, status = rest
-    return path.view(-1, max_path), emitted.view(-1, max_path + 1), accepted, counts, last_token, status
+    path, emitted, accepted, counts, last_token, status = map(torch.from_numpy, arrays)
+    requests = cu_nodes.shape[0] - 1
+    return path.view(requests, max_path), emitted.view(requests, max_path + 1), accepted, counts, last_token, status
 
 
 @_walk.register_kernel("cuda")
-def _(
+def _walk_hip(
     cu_nodes: torch.Tensor,
     tokens: torch.Tensor,
     parents: torch.Tensor,

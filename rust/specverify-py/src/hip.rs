@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
-use specverify_hip::abi::{Number, TreeAttentionArgs};
+use specverify_hip::abi::{KvCompactArgs, KvMoveArgs, Number, TreeAttentionArgs, TreeWalkArgs};
 use specverify_hip::tree_attention::{Cache, Plan, Query};
-use specverify_hip::{Device, Stream};
+use specverify_hip::{Device, Stream, kv_compact, tree_walk};
 
 use crate::args::{refuse, word};
 use crate::errors::hip_exception;
@@ -84,9 +84,61 @@ pub fn hip_tree_attention(
     let mut filled = TreeAttentionArgs::default();
     fill(&arguments, |name, number| filled.set(name, number))?;
     let plan = Plan::new(query, cache, dim, max_rows, &filled).map_err(|error| hip_exception(py, &error))?;
+    // SAFETY: see `launch`.
+    launch(py, index, |device| unsafe { plan.launch(device, Stream(stream), &filled) })
+}
+
+/// Launch the walk on a stream.
+#[pyfunction]
+pub fn hip_tree_walk(py: Python<'_>, index: usize, stream: usize, arguments: Bound<'_, PyDict>) -> PyResult<()> {
+    let mut filled = TreeWalkArgs::default();
+    fill(&arguments, |name, number| filled.set(name, number))?;
+    let plan = tree_walk::Plan::new(&filled).map_err(|error| hip_exception(py, &error))?;
+    // SAFETY: see `launch`.
+    launch(py, index, |device| unsafe { plan.launch(device, Stream(stream), &filled) })
+}
+
+/// Launch the compaction of accepted paths on a stream. `alignment` divides the address of every pool.
+#[pyfunction]
+pub fn hip_kv_compact(
+    py: Python<'_>,
+    index: usize,
+    stream: usize,
+    alignment: u64,
+    arguments: Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let mut filled = KvCompactArgs::default();
+    fill(&arguments, |name, number| filled.set(name, number))?;
+    let plan = kv_compact::Plan::compact(alignment, &filled).map_err(|error| hip_exception(py, &error))?;
+    // SAFETY: see `launch`.
+    launch(py, index, |device| unsafe { plan.launch(device, Stream(stream), &filled) })
+}
+
+/// Launch a list of moves on a stream. `alignment` divides the address of every pool.
+#[pyfunction]
+pub fn hip_kv_move(
+    py: Python<'_>,
+    index: usize,
+    stream: usize,
+    alignment: u64,
+    arguments: Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let mut filled = KvMoveArgs::default();
+    fill(&arguments, |name, number| filled.set(name, number))?;
+    let plan = kv_compact::Plan::moves(alignment, &filled).map_err(|error| hip_exception(py, &error))?;
+    // SAFETY: see `launch`.
+    launch(py, index, |device| unsafe { plan.launch(device, Stream(stream), &filled) })
+}
+
+/// Launches on the device, without the GIL.
+///
+/// That the launches are sound is the word of `specverify.ops`: it took the addresses from live tensors of this device, whose shapes,
+/// dtypes and strides it checked, and torch keeps their memory until the stream has passed the launch.
+fn launch(
+    py: Python<'_>,
+    index: usize,
+    work: impl FnOnce(&Device) -> specverify_hip::Result<()> + Send,
+) -> PyResult<()> {
     let device = device(py, index)?;
-    // SAFETY: `specverify.ops` took the addresses from live tensors of this device, whose shapes, dtypes and strides it checked; torch
-    // keeps their memory until the stream has passed the launch.
-    let launched = py.detach(|| unsafe { plan.launch(&device, Stream(stream), &filled) });
-    launched.map_err(|error| hip_exception(py, &error))
+    py.detach(|| work(&device)).map_err(|error| hip_exception(py, &error))
 }

@@ -38,6 +38,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hip::hip_device, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_attention_splits, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_tree_attention, module)?)?;
+    module.add_function(wrap_pyfunction!(hip::hip_tree_walk, module)?)?;
+    module.add_function(wrap_pyfunction!(hip::hip_kv_compact, module)?)?;
+    module.add_function(wrap_pyfunction!(hip::hip_kv_move, module)?)?;
     module.add_class::<metrics::AcceptanceStats>()?;
     module.add_class::<draft::Draft>()?;
     module.add_class::<draft::SuffixDrafter>()?;

@@ -1,0 +1,178 @@
+"""The HIP side of specverify.ops, run against a libamdhip64 whose device is the simulator: `python ops_on_fake_hip.py LIBRARY`.
+
+No torch here can hold a tensor on that device. So tensors stay in host memory, and whoever asks for their address gets that of
+a copy on the device; everything between the operators' schemas and the launch runs as it would with ROCm.
+"""
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+hip = ctypes.CDLL(sys.argv[1])
+TO_DEVICE, TO_HOST = 1, 2
+# Of each storage the address of its copy.
+copies: dict[int, int] = {}
+
+
+def ask(code: int) -> None:
+    assert code == 0, f"HIP error {code}"
+
+
+class OnDevice(torch.Tensor):
+    """A tensor with a copy on the device, made when its address is first asked for."""
+
+    def data_ptr(self) -> int:
+        storage = self.untyped_storage()
+        if storage.nbytes() == 0:
+            return 0
+        host = storage.data_ptr()
+        if host not in copies:
+            address = ctypes.c_void_p()
+            ask(hip.hipMalloc(ctypes.byref(address), ctypes.c_size_t(storage.nbytes())))
+            ask(hip.hipMemcpy(address, ctypes.c_void_p(host), ctypes.c_size_t(storage.nbytes()), TO_DEVICE))
+            copies[host] = address.value or 0
+            keep.append(self)
+        return copies[host] + self.storage_offset() * self.element_size()
+
+    def back(self) -> torch.Tensor:
+        """Fetch what the device has."""
+        storage = self.untyped_storage()
+        if storage.nbytes():
+            self.data_ptr()
+            source = ctypes.c_void_p(copies[storage.data_ptr()])
+            ask(hip.hipMemcpy(ctypes.c_void_p(storage.data_ptr()), source, ctypes.c_size_t(storage.nbytes()), TO_HOST))
+        return self.as_subclass(torch.Tensor)
+
+
+# Storages whose addresses are keys above must not be freed and given to others.
+keep: list[torch.Tensor] = []
+
+
+@contextmanager
+def current(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
+    """The fake's one device and its default stream."""
+    assert isinstance(tensor, OnDevice)
+    yield 0, 0
+
+
+def device(tensor: torch.Tensor) -> Any:
+    return tensor.clone().as_subclass(OnDevice)
+
+
+def ints(*values: int) -> Any:
+    return device(torch.tensor(values, dtype=torch.int32))
+
+
+def walk() -> None:
+    from specverify.ops import walk
+
+    arguments = [ints(0, 3, 3, 4), ints(5, 6, 7, 9), ints(-1, -1, 1, -1), ints(6, 0, 7, 3, 8, 9, 2)]
+    for optional in ([None, None, None], [None, ints(0, 1, 1, 1), ints(6)], [ints(0, 0, 1, 0, 2, 0, 0), None, None]):
+        found = walk._walk_hip(*arguments, *optional, 2)
+        host = [one if one is None else one.as_subclass(torch.Tensor) for one in (*arguments, *optional)]
+        for one, other in zip(found, torch.ops.specverify.tree_walk(*host, 2), strict=True):
+            assert torch.equal(one.back(), other), (one, other)
+
+
+def compaction() -> None:
+    from specverify.ops import kv
+
+    torch.manual_seed(0)
+    # One tensor of keys and values, as vLLM has it: pages of 4, 2 heads of 6.
+    both = torch.randn(2, 5, 4, 2, 6).to(torch.bfloat16)
+    on_device = device(both)
+    pools = [on_device[0], on_device[1]]
+    bases = device(torch.tensor([pool.data_ptr() for pool in pools]))
+    path, accepted, lens = ints(1, 3, 4, 0, 2, -1).view(2, 3), ints(3, 2), ints(2, 5)
+    table = ints(4, 2, 9, 0, 3, 1).view(2, 3)
+    kv._compact_hip(pools, bases, path, accepted, lens, table)
+    expected = both.clone()
+    host = [one.as_subclass(torch.Tensor) for one in (bases, path, accepted, lens, table)]
+    torch.ops.specverify.kv_compact([expected[0], expected[1]], *host)
+    assert torch.equal(on_device.back(), expected)
+    assert not torch.equal(expected, both)
+
+    sources, destinations = device(torch.tensor([3, 19, 7])), device(torch.tensor([2, 3, 0]))
+    kv._move_hip(pools, bases, ints(0, 2, 3), sources, destinations)
+    torch.ops.specverify.kv_move(
+        [expected[0], expected[1]],
+        *(one.as_subclass(torch.Tensor) for one in (bases, ints(0, 2, 3), sources, destinations)),
+    )
+    assert torch.equal(on_device.back(), expected)
+
+
+def attention(arch: str) -> None:
+    from specverify.ops import attention as module
+
+    torch.manual_seed(1)
+    heads, kv_heads, dim, page, context = 4, 2, 64, 16, [37, 0]
+    parents = [[-1, -1, 0, 1], [-1]]
+    cu_rows = [0, 5, 7]
+    bits = torch.zeros(7, 1, dtype=torch.int64)
+    for first, tree in zip(cu_rows, parents, strict=False):
+        for node, parent in enumerate(tree):
+            bits[first + node + 1] = (bits[first + parent + 1] if parent >= 0 else 0) | 1 << node
+    q = torch.randn(7, heads, dim).to(torch.bfloat16)
+    both = torch.randn(6, 2, page, kv_heads, dim).to(torch.bfloat16)
+    table = torch.tensor([[4, 0, 2], [5, 3, 3]], dtype=torch.int32)
+    fp8 = torch.float8_e4m3fnuz if arch == "gfx942" else torch.float8_e4m3fn
+    for cache, k_scale, v_scale in ((both, None, None), (both.to(fp8), 0.5, 2.0)):
+        expected = torch.zeros(7, heads, dim, dtype=torch.float64)
+        for b, (first, end) in enumerate(pairwise(cu_rows)):
+            total = context[b] + end - first
+            keys = torch.arange(total)
+            wide = cache.to(torch.float64)
+            k = wide[table[b, keys // page], 0, keys % page] * (k_scale or 1)
+            v = wide[table[b, keys // page], 1, keys % page] * (v_scale or 1)
+            for row in range(end - first):
+                node = keys - context[b] - 1
+                seen = (node < 0) | ((bits[first + row, 0] >> node.clamp(min=0)) & 1 == 1)
+                for head in range(heads):
+                    scores = (k[:, head // 2] @ q[first + row, head].to(torch.float64)) * dim**-0.5
+                    weights = scores.masked_fill(~seen, -torch.inf).softmax(0)
+                    expected[first + row, head] = weights @ v[:, head // 2]
+        on_device = device(cache.view(torch.uint8)).view(cache.dtype) if cache.dtype == fp8 else device(cache)
+        scales = [None if one is None else device(torch.tensor([one])) for one in (k_scale, v_scale)]
+        for units in (1, 64):  # one part, several parts
+            module.torch.cuda.get_device_properties = lambda _, n=units: SimpleNamespace(multi_processor_count=n)
+            out = module._attention_hip(
+                device(q),
+                on_device[:, 0],
+                on_device[:, 1],
+                device(table),
+                ints(*cu_rows),
+                ints(*context),
+                device(bits),
+                *scales,
+                dim**-0.5,
+                0,
+                0.0,
+                5,
+            )
+            error = (out.back().to(torch.float64) - expected).abs().max().item()
+            assert error < 0.02, (cache.dtype, units, error)
+
+
+def main() -> None:
+    from specverify import _core
+    from specverify.ops import attention as attention_module
+    from specverify.ops import kv as kv_module
+    from specverify.ops import walk as walk_module
+
+    arch, runtime = _core.hip_device(0)
+    assert runtime == sys.argv[1], runtime
+    for module in (attention_module, kv_module, walk_module):
+        module.current = current
+    walk()
+    compaction()
+    attention(arch)
+    print(f"{arch}: walk, compaction, attention")
+
+
+main()
