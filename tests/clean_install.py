@@ -1,6 +1,7 @@
 """Uses an installed specverify as a first caller would; run by the clean-wheel test in an environment with NumPy only."""
 
 import importlib.util
+import sys
 
 import numpy as np
 
@@ -16,4 +17,11 @@ outcome = sv.verify(logits, tree, sampling=sv.SamplingParams(temperature=0.0), p
 assert (outcome.tokens, outcome.path) == ([5, 2, 7], [0, 1]), (outcome.tokens, outcome.path)
 sampled = sv.verify(logits, tree, sampling=sv.SamplingParams(temperature=0.8, seed=7), position=1)
 assert sampled.tokens == [5, 2, 7], sampled.tokens
+# Without a GPU, or its runtime, the kernels are there and an error says what is missing.
+if sys.platform == "linux":
+    assert sv._core.hip_architectures() == ["gfx942", "gfx950"]
+try:
+    sv._core.hip_device(0)
+except sv.HipError as error:
+    assert "no HIP runtime" in str(error) or "no GPU" in str(error), error
 print(f"specverify {sv.__version__}: works without Rust, a compiler or torch")
