@@ -1,15 +1,17 @@
 //! A step's bookkeeping on flat arrays in host memory, for the CPU side of `specverify.ops`.
 
-use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
+use numpy::{Element, PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use specverify::Error;
 use specverify::cache::Layout;
+use specverify::flat_rows::FlatRows;
 use specverify::walk::Batch;
 
+use crate::arrays::{Holds, View};
 use crate::errors::{OrRaise, exception};
 
-/// Elements of an array that `specverify.ops` has made one-dimensional, contiguous and int32.
-fn slice<'a>(name: &str, array: &'a PyReadonlyArray1<'_, i32>) -> PyResult<&'a [i32]> {
+/// Elements of an array that `specverify.ops` has made one-dimensional and contiguous.
+fn slice<'a, T: Element>(name: &str, array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
     array.as_slice().map_err(|_| {
         exception(array.py(), &Error::shape(name, "that is not contiguous", "a contiguous array: pass a copy"))
     })
@@ -83,4 +85,58 @@ pub fn move_slots(
         .as_slice_mut()
         .map_err(|_| exception(py, &Error::shape("pool", "that is not contiguous", "the bytes of a whole pool")))?;
     py.detach(|| layout.apply(&moves, bytes)).or_raise(py)
+}
+
+/// Tokens, scores and status, flat.
+type Finished<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<i32>>);
+
+/// First finishers of each row's race: tokens and scores [rows, places] and status [rows], flat.
+#[pyfunction]
+#[pyo3(signature = (
+    logits, places, *, requests, positions, seeds, temperatures, top_k, top_p, min_p, bias_offsets, bias_ids, bias_values, allowed,
+    allowed_stride
+))]
+#[expect(clippy::too_many_arguments, reason = "a row depends on as much")]
+pub fn race_rows<'py>(
+    py: Python<'py>,
+    logits: Bound<'py, PyAny>,
+    places: usize,
+    requests: PyReadonlyArray1<'py, i32>,
+    positions: PyReadonlyArray1<'py, i32>,
+    seeds: PyReadonlyArray1<'py, i64>,
+    temperatures: PyReadonlyArray1<'py, f32>,
+    top_k: Option<PyReadonlyArray1<'py, i32>>,
+    top_p: Option<PyReadonlyArray1<'py, f32>>,
+    min_p: Option<PyReadonlyArray1<'py, f32>>,
+    bias_offsets: Option<PyReadonlyArray1<'py, i32>>,
+    bias_ids: Option<PyReadonlyArray1<'py, i32>>,
+    bias_values: Option<PyReadonlyArray1<'py, f32>>,
+    allowed: Option<PyReadonlyArray1<'py, i32>>,
+    allowed_stride: usize,
+) -> PyResult<Finished<'py>> {
+    let view = View::matrix("logits", &logits, Holds::Logits, "[rows, V]")?;
+    let bias = match (&bias_offsets, &bias_ids, &bias_values) {
+        (Some(offsets), Some(ids), Some(values)) => {
+            Some((slice("bias_offsets", offsets)?, slice("bias_ids", ids)?, slice("bias_values", values)?))
+        }
+        _ => None,
+    };
+    let rows = FlatRows {
+        requests: slice("requests", &requests)?,
+        positions: slice("positions", &positions)?,
+        seeds: slice("seeds", &seeds)?,
+        temperatures: slice("temperatures", &temperatures)?,
+        top_k: top_k.as_ref().map(|values| slice("top_k", values)).transpose()?,
+        top_p: top_p.as_ref().map(|values| slice("top_p", values)).transpose()?,
+        min_p: min_p.as_ref().map(|values| slice("min_p", values)).transpose()?,
+        bias,
+        allowed: allowed.as_ref().map(|bits| PyResult::Ok((slice("allowed", bits)?, allowed_stride))).transpose()?,
+    };
+    let matrix = view.slice(py, 0, view.rows())?;
+    let found = py.detach(|| rows.finishers(matrix, places)).or_raise(py)?;
+    Ok((
+        PyArray1::from_vec(py, found.tokens),
+        PyArray1::from_vec(py, found.scores),
+        PyArray1::from_vec(py, found.status),
+    ))
 }

@@ -7,6 +7,7 @@ pub mod coins;
 pub mod couple;
 pub mod draft;
 pub mod error;
+pub mod flat_rows;
 pub mod metrics;
 pub mod oracle;
 pub mod params;
