@@ -139,12 +139,111 @@ def test_torch_may_trace_the_operators() -> None:
     torch.library.opcheck(names.tree_attention.default, (*tensors, None, None, 0.2, 0, 0.0, 5))
     walk = (ints(0, 2), ints(5, 6), ints(-1, 0), ints(5, 1, 2), None, None, None, 3)
     torch.library.opcheck(names.tree_walk.default, walk)
+    race, _ = race_case(np.random.default_rng(8), torch.float32)
+    offsets, ids, values = race.pop("bias")
+    *most, allowed = race.values()
+    torch.library.opcheck(names.race.default, (*most, offsets, ids, values, allowed, 2, True))
     pools = [torch.randn(2, 4, 1, 2) for _ in range(2)]
     bases = torch.zeros(2, dtype=torch.int64)
     table = ints(0, 1).view(1, 2)
     torch.library.opcheck(names.kv_compact.default, (pools, bases, ints(1).view(1, 1), ints(1), ints(0), table))
     moves = torch.tensor([3]), torch.tensor([1])
     torch.library.opcheck(names.kv_move.default, (pools, bases, ints(0, 1), *moves))
+
+
+def race_case(rng: np.random.Generator, dtype: Any) -> tuple[dict[str, Any], list[sv.SamplingParams]]:
+    """Rows of four requests, of which each has other parameters, and the same as `SamplingParams`."""
+    vocab, count = 1000, 4
+    rows = [0, 0, 1, 2, 3, 3, -1, 1]
+    logits = torch.from_numpy(rng.standard_normal((len(rows), vocab)).astype(np.float32) * 3).to(dtype)
+    seeds = rng.integers(0, 2**63, count)
+    temperatures, top_k = [0.8, 0.0, 1.3, 0.6], [0, 5, 20, -1]
+    top_p, min_p = [1.0, 1.0, 0.9, 0.7], [0.05, 0.0, 0.0, 0.0]
+    biased: list[dict[int, float]] = [{3: 2.0}, {}, {7: -4.5, 9: 3.0}, {}]
+    mask = np.zeros((count, 32 * 32), bool)
+    mask[:, :vocab] = rng.random((count, vocab)) < 0.5
+    words = np.packbits(mask, axis=1, bitorder="little").view(np.int32)
+    params = [
+        sv.SamplingParams(
+            temperature=temperatures[b],
+            seed=int(seeds[b]),
+            top_k=top_k[b],
+            top_p=top_p[b],
+            min_p=min_p[b],
+            logit_bias=biased[b] or None,
+            allowed_token_ids=np.flatnonzero(mask[b]).tolist(),
+        )
+        for b in range(count)
+    ]
+    arguments = {
+        "logits": logits,
+        "requests": ints(*rows),
+        "positions": ints(*rng.integers(0, 1000, len(rows))),
+        "seeds": torch.from_numpy(seeds),
+        "temperatures": torch.tensor(temperatures),
+        "top_k": ints(*top_k),
+        "top_p": torch.tensor(top_p),
+        "min_p": torch.tensor(min_p),
+        "bias": (
+            ints(*np.cumsum([0, *map(len, biased)])),
+            ints(*(one for bias in biased for one in bias)),
+            torch.tensor([value for bias in biased for value in bias.values()]),
+        ),
+        "allowed": torch.from_numpy(words),
+    }
+    return arguments, params
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_target_tokens_are_those_of_verify(dtype: str) -> None:
+    """For every row, all parameters at once: the token of `verify`, and the children of `coupled_children`."""
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        arguments, params = race_case(rng, getattr(torch, dtype))
+        found = ops.target_tokens(**arguments)
+        logits = arguments.pop("logits")
+        children = ops.coupled_children(logits, 3, **arguments)
+        for row, request in enumerate(arguments["requests"].tolist()):
+            if request < 0:
+                assert (found.tokens[row], found.status[row], children.status[row]) == (-1, 4, 4)
+                continue
+            position = int(arguments["positions"][row])
+            one = logits[row : row + 1]
+            outcome = sv.verify(one, sv.DraftTree([], []), sampling=params[request], position=position)
+            assert (found.tokens[row], found.status[row]) == (outcome.tokens[0], 0)
+            expected = sv.coupled_children(one[0], 3, sampling=params[request], position=position)
+            assert children.tokens[row].tolist() == expected.tokens + [-1] * (3 - len(expected.tokens))
+            assert children.scores[row, : len(expected.scores)].tolist() == expected.scores
+
+
+def test_rows_that_hold_no_distribution_have_a_status() -> None:
+    arguments, _ = race_case(np.random.default_rng(6), torch.float32)
+    arguments["logits"][0, 0] = torch.nan
+    arguments["logits"][2, 0] = torch.inf
+    arguments["allowed"][2] = 0
+    found = ops.target_tokens(**arguments)
+    assert found.status.tolist() == [1, 0, 2, 3, 0, 0, 4, 0]
+    assert (found.tokens[found.status != 0] == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"logits": torch.zeros(8, 1000, dtype=torch.float64)}, sv.DtypeError, "logits has dtype float64"),
+        ({"logits": torch.zeros(1000, 8).T}, sv.ShapeError, r"logits .* contiguous rows"),
+        ({"positions": ints(1)}, sv.ShapeError, r"positions has shape \[1\]; expected \[8\]"),
+        ({"seeds": ints(1, 2, 3, 4)}, sv.DtypeError, "seeds has dtype int32; expected int64"),
+        ({"requests": ints(0, 1, 2, 3, 4, 0, 0, 0)}, sv.ArgumentError, r"requests\[4\] is 4"),
+        ({"temperatures": torch.tensor([0.5, -1, 1, 1])}, sv.ArgumentError, "temperature is -1"),
+        ({"top_p": torch.tensor([0.5, 0, 1, 1])}, sv.ArgumentError, "top_p is 0"),
+        ({"allowed": torch.zeros(4, 3, dtype=torch.int32)}, sv.ShapeError, "allowed has shape"),
+        ({"bias": (ints(0, 1, 1, 1, 1), ints(1000), torch.ones(1))}, sv.ArgumentError, r"bias_ids\[0\] is 1000"),
+    ],
+)
+def test_a_race_refuses_by_name(change: dict[str, Any], error: type[Exception], words: str) -> None:
+    arguments, _ = race_case(np.random.default_rng(7), torch.float32)
+    with pytest.raises(error, match=words):
+        ops.target_tokens(**arguments | change)
 
 
 WALK = {

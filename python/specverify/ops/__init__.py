@@ -13,6 +13,17 @@ except ImportError as missing:
 from specverify.ops.attention import tree_attention
 from specverify.ops.device import hip_device
 from specverify.ops.kv import KvPools
+from specverify.ops.race import CoupledChildren, TargetTokens, coupled_children, target_tokens
 from specverify.ops.walk import Walk, tree_walk
 
-__all__ = ["KvPools", "Walk", "hip_device", "tree_attention", "tree_walk"]
+__all__ = [
+    "CoupledChildren",
+    "KvPools",
+    "TargetTokens",
+    "Walk",
+    "coupled_children",
+    "hip_device",
+    "target_tokens",
+    "tree_attention",
+    "tree_walk",
+]

@@ -222,8 +222,7 @@ def tree_attention(
     if ancestors is not None:
         check.dtype("ancestors", ancestors, [torch.int64, torch.uint64])
         check.shape("ancestors", ancestors, f"[{rows}, words]", rows, None)
-        if not ancestors.is_contiguous():
-            raise _core.ShapeError(f"ancestors has strides {list(ancestors.stride())}; expected a contiguous tensor")
+        check.contiguous("ancestors", ancestors)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
             raise _core.ShapeError(f"{name} has strides {list(tensor.stride())}; expected the last to be 1")

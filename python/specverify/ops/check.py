@@ -28,6 +28,11 @@ def ints(name: str, tensor: torch.Tensor, expected: str, *sizes: int | None) -> 
     """Refuse what is not a contiguous int32 tensor of that shape."""
     dtype(name, tensor, [torch.int32])
     shape(name, tensor, expected, *sizes)
+    contiguous(name, tensor)
+
+
+def contiguous(name: str, tensor: torch.Tensor) -> None:
+    """Refuse what is not contiguous."""
     if not tensor.is_contiguous():
         raise _core.ShapeError(
             f"{name} has shape {list(tensor.shape)} with strides {list(tensor.stride())}; expected a contiguous tensor"
