@@ -6,9 +6,8 @@ from specverify import _core
 from specverify.ops import check
 from specverify.ops.device import Pointers, address, current
 
-_FLOATS = [torch.float32, torch.bfloat16, torch.float16]
 # What each architecture's matrix cores read: fnuz on gfx942, OCP on gfx950.
-_FP8 = {"gfx942": torch.float8_e4m3fnuz, "gfx950": torch.float8_e4m3fn}
+FP8 = {"gfx942": torch.float8_e4m3fnuz, "gfx950": torch.float8_e4m3fn}
 
 
 @torch.library.custom_op("specverify::tree_attention", mutates_args=(), device_types="cpu")
@@ -27,7 +26,7 @@ def _attention(
     softcap: float,
     max_rows: int,
 ) -> torch.Tensor:
-    if k.dtype in _FP8.values() or k_scale is not None or v_scale is not None:
+    if k.dtype in FP8.values() or k_scale is not None or v_scale is not None:
         raise _core.ArgumentError("k holds float8 or has a scale; expected float32, bfloat16 or float16 in host memory")
     bits = None if ancestors is None else ancestors.view(torch.uint64).numpy()
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
@@ -68,7 +67,7 @@ def _attention_hip(
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     with current(q) as (index, stream):
         arch, _ = _core.hip_device(index)
-        check.dtype("k", k, [q.dtype, _FP8[arch]])
+        check.dtype("k", k, [q.dtype, FP8[arch]])
         units = torch.cuda.get_device_properties(index).multi_processor_count
         splits = _core.hip_attention_splits(
             requests, kv_heads, heads // kv_heads, max_rows, block_table.shape[1] * k.shape[1], units
@@ -205,46 +204,9 @@ def tree_attention(
     HipError
         The tensors are on a GPU that the kernels can't run on.
     """
-    check.dtype("q", q, _FLOATS)
-    check.shape("q", q, "[rows, heads, dim]", None, None, None)
-    rows, heads, dim = q.shape
-    check.shape("k", k, f"[pages, page_size, kv_heads, {dim}]", None, None, None, dim)
-    check.dtype("k", k, [q.dtype, *_FP8.values()])
-    check.dtype("v", v, [k.dtype])
-    check.shape("v", v, f"{list(k.shape)}, that of k", *k.shape)
-    check.ints("context_lens", context_lens, "[requests]", None)
-    requests = context_lens.shape[0]
-    check.ints("cu_rows", cu_rows, f"[{requests + 1}], requests + 1", requests + 1)
-    check.ints("block_table", block_table, f"[{requests}, pages]", requests, None)
-    kv_heads = k.shape[2]
-    if kv_heads == 0 or heads % kv_heads:
-        raise _core.ArgumentError(f"q has {heads} heads; expected a multiple of the {kv_heads} KV heads")
-    if ancestors is not None:
-        check.dtype("ancestors", ancestors, [torch.int64, torch.uint64])
-        check.shape("ancestors", ancestors, f"[{rows}, words]", rows, None)
-        check.contiguous("ancestors", ancestors)
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
-            raise _core.ShapeError(f"{name} has strides {list(tensor.stride())}; expected the last to be 1")
-    for name, one in (("k_scale", k_scale), ("v_scale", v_scale)):
-        if one is not None:
-            check.dtype(name, one, [torch.float32])
-            check.shape(name, one, "[1]", 1)
     check.at_least("window", window, 0)
-    if max_rows is None:
-        max_rows = max(1, min(rows, 128))
-    check.at_least("max_rows", max_rows, 1)
-    check.one_device(
-        q=q,
-        k=k,
-        v=v,
-        block_table=block_table,
-        cu_rows=cu_rows,
-        context_lens=context_lens,
-        ancestors=ancestors,
-        k_scale=k_scale,
-        v_scale=v_scale,
-    )
+    scales = [("k_scale", k_scale), ("v_scale", v_scale)]
+    max_rows = check.attention(q, k, v, block_table, cu_rows, context_lens, ancestors, scales, max_rows)
     out: torch.Tensor = _attention(
         q, k, v, block_table, cu_rows, context_lens, ancestors, k_scale, v_scale, scale, window, softcap, max_rows
     )

@@ -52,3 +52,48 @@ def at_least(name: str, value: int, least: int) -> None:
     """Refuse a number below `least`."""
     if value < least:
         raise _core.ArgumentError(f"{name} is {value}; expected {least} or more")
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    block_table: torch.Tensor,
+    cu_rows: torch.Tensor,
+    context_lens: torch.Tensor,
+    ancestors: torch.Tensor | None,
+    scales: Sequence[tuple[str, torch.Tensor | None]],
+    max_rows: int | None,
+    names: tuple[str, str] = ("k", "v"),
+) -> int:
+    """Refuse what does not fit together in a call of attention; give the most rows that a request may have."""
+    dtype("q", q, [torch.float32, torch.bfloat16, torch.float16])
+    shape("q", q, "[rows, heads, dim]", None, None, None)
+    rows, heads, dim = q.shape
+    shape(names[0], k, f"[pages, page_size, kv_heads, {dim}]", None, None, None, dim)
+    dtype(names[0], k, [q.dtype, torch.float8_e4m3fnuz, torch.float8_e4m3fn])
+    dtype(names[1], v, [k.dtype])
+    shape(names[1], v, f"{list(k.shape)}, that of {names[0]}", *k.shape)
+    ints("context_lens", context_lens, "[requests]", None)
+    requests = context_lens.shape[0]
+    ints("cu_rows", cu_rows, f"[{requests + 1}], requests + 1", requests + 1)
+    ints("block_table", block_table, f"[{requests}, pages]", requests, None)
+    kv_heads = k.shape[2]
+    if kv_heads == 0 or heads % kv_heads:
+        raise _core.ArgumentError(f"q has {heads} heads; expected a multiple of the {kv_heads} KV heads")
+    if ancestors is not None:
+        dtype("ancestors", ancestors, [torch.int64, torch.uint64])
+        shape("ancestors", ancestors, f"[{rows}, words]", rows, None)
+        contiguous("ancestors", ancestors)
+    for name, tensor in (("q", q), (names[0], k), (names[1], v)):
+        if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+            raise _core.ShapeError(f"{name} has strides {list(tensor.stride())}; expected the last to be 1")
+    for name, one in scales:
+        if one is not None:
+            dtype(name, one, [torch.float32])
+            shape(name, one, "[1]", 1)
+    most = max(1, min(rows, 128)) if max_rows is None else max_rows
+    at_least("max_rows", most, 1)
+    places = {"q": q, names[0]: k, names[1]: v, "block_table": block_table, "cu_rows": cu_rows}
+    one_device(**places, context_lens=context_lens, ancestors=ancestors, **dict(scales))
+    return most
