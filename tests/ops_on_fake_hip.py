@@ -159,20 +159,47 @@ def attention(arch: str) -> None:
             assert error < 0.02, (cache.dtype, units, error)
 
 
+def race() -> None:
+    from specverify.ops import race as module
+
+    torch.manual_seed(2)
+    module.torch.cuda.get_device_properties = lambda _: SimpleNamespace(multi_processor_count=4)
+    rows, vocab = 5, 3000
+    logits = torch.randn(rows, vocab) * 3
+    logits[2, 7] = torch.nan
+    requests, positions = ints(0, 1, 1, -1, 2), ints(4, 9, 10, 0, 70)
+    law = [device(torch.tensor([5, -7, 11])), device(torch.tensor([0.8, 0.0, 1.2]))]
+    filters = [ints(0, 0, 50), device(torch.tensor([1.0, 1.0, 0.9])), device(torch.tensor([0.1, 0.0, 0.0]))]
+    bias = [ints(0, 1, 1, 2), ints(3, 2999), device(torch.tensor([5.0, -torch.inf]))]
+    mask = torch.randint(-(2**31), 2**31 - 1, (3, (vocab + 31) // 32), dtype=torch.int32)
+    for dtype in (torch.float32, torch.bfloat16):
+        for optional in ([None] * 7, [*filters, *bias, device(mask)], [None, None, filters[2], *bias, None]):
+            arguments = [device(logits.to(dtype)), requests, positions, *law, *optional]
+            host = [one if one is None else one.as_subclass(torch.Tensor) for one in arguments]
+            for places, children in ((1, False), (4, True)):
+                tokens, scores, status = (one.back() for one in module._race_hip(*arguments, places, children))
+                expected = torch.ops.specverify.race(*host, places, children)
+                assert torch.equal(tokens, expected[0]), (tokens, expected[0])
+                assert torch.equal(status, expected[2])
+                assert not children or torch.equal(scores, expected[1])
+
+
 def main() -> None:
     from specverify import _core
     from specverify.ops import attention as attention_module
     from specverify.ops import kv as kv_module
+    from specverify.ops import race as race_module
     from specverify.ops import walk as walk_module
 
     arch, runtime = _core.hip_device(0)
     assert runtime == sys.argv[1], runtime
-    for module in (attention_module, kv_module, walk_module):
+    for module in (attention_module, kv_module, race_module, walk_module):
         module.current = current
     walk()
     compaction()
+    race()
     attention(arch)
-    print(f"{arch}: walk, compaction, attention")
+    print(f"{arch}: walk, compaction, race, attention")
 
 
 main()

@@ -6,12 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
-use specverify_hip::abi::{KvCompactArgs, KvMoveArgs, Number, TreeAttentionArgs, TreeWalkArgs};
+use specverify_hip::abi::{
+    CoupledChildrenArgs, KvCompactArgs, KvMoveArgs, LogitRowsArgs, Number, TargetTokensArgs, TreeAttentionArgs,
+    TreeWalkArgs,
+};
+use specverify_hip::logit_rows::{self, Logits};
 use specverify_hip::tree_attention::{Cache, Plan, Query};
-use specverify_hip::{Device, Stream, kv_compact, tree_walk};
+use specverify_hip::{Device, Stream, coupled_children, kv_compact, target_tokens, tree_walk};
 
 use crate::args::{refuse, word};
 use crate::errors::hip_exception;
+
+const QUERIES: [(&str, Query); 2] = [("bf16", Query::Bf16), ("f16", Query::F16)];
+const LOGITS: [(&str, Logits); 3] = [("f32", Logits::F32), ("bf16", Logits::Bf16), ("f16", Logits::F16)];
 
 /// The GPU of that index, which the caller has made the current one.
 fn device(py: Python<'_>, index: usize) -> PyResult<Arc<Device>> {
@@ -79,7 +86,7 @@ pub fn hip_tree_attention(
     max_rows: u32,
     arguments: Bound<'_, PyDict>,
 ) -> PyResult<()> {
-    let query = word("query", &query, &[("bf16", Query::Bf16), ("f16", Query::F16)])?;
+    let query = word("query", &query, &QUERIES)?;
     let cache = if fp8 { Cache::Fp8 } else { Cache::Query };
     let mut filled = TreeAttentionArgs::default();
     fill(&arguments, |name, number| filled.set(name, number))?;
@@ -126,6 +133,72 @@ pub fn hip_kv_move(
     let mut filled = KvMoveArgs::default();
     fill(&arguments, |name, number| filled.set(name, number))?;
     let plan = kv_compact::Plan::moves(alignment, &filled).map_err(|error| hip_exception(py, &error))?;
+    // SAFETY: see `launch`.
+    launch(py, index, |device| unsafe { plan.launch(device, Stream(stream), &filled) })
+}
+
+/// How many workgroups read a row and how many groups each, as arguments; and the bytes of each workspace.
+#[pyfunction]
+pub fn hip_rows_workspace<'py>(
+    py: Python<'py>,
+    logits: Bound<'py, PyAny>,
+    rows: i32,
+    vocab: i32,
+    compute_units: u32,
+) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+    let (parts, part_groups) = logit_rows::parts(word("logits", &logits, &LOGITS)?, rows, vocab, compute_units);
+    let arguments = LogitRowsArgs { rows, vocab, parts, part_groups, ..LogitRowsArgs::default() };
+    let sizes = logit_rows::Workspace::new(&arguments).map_err(|error| hip_exception(py, &error))?;
+    let (layout, bytes) = (PyDict::new(py), PyDict::new(py));
+    layout.set_item("parts", parts)?;
+    layout.set_item("part_groups", part_groups)?;
+    for (name, size) in [
+        ("maxima", sizes.maxima),
+        ("part_maxima", sizes.part_maxima),
+        ("part_faults", sizes.part_faults),
+        ("bin_masses", sizes.bin_masses),
+        ("bin_counts", sizes.bin_counts),
+        ("cuts", sizes.cuts),
+    ] {
+        bytes.set_item(name, size)?;
+    }
+    Ok((layout, bytes))
+}
+
+/// Launch the passes that give each row's token.
+#[pyfunction]
+pub fn hip_target_tokens(
+    py: Python<'_>,
+    index: usize,
+    stream: usize,
+    logits: Bound<'_, PyAny>,
+    rows: Bound<'_, PyDict>,
+    results: Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let mut filled = TargetTokensArgs::default();
+    fill(&rows, |name, number| filled.rows.set(name, number))?;
+    fill(&results, |name, number| filled.set(name, number))?;
+    let plan = target_tokens::Plan::new(word("logits", &logits, &LOGITS)?, &filled);
+    let plan = plan.map_err(|error| hip_exception(py, &error))?;
+    // SAFETY: see `launch`.
+    launch(py, index, |device| unsafe { plan.launch(device, Stream(stream), &filled) })
+}
+
+/// Launch the passes that give each row's first finishers.
+#[pyfunction]
+pub fn hip_coupled_children(
+    py: Python<'_>,
+    index: usize,
+    stream: usize,
+    logits: Bound<'_, PyAny>,
+    rows: Bound<'_, PyDict>,
+    results: Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let mut filled = CoupledChildrenArgs::default();
+    fill(&rows, |name, number| filled.rows.set(name, number))?;
+    fill(&results, |name, number| filled.set(name, number))?;
+    let plan = coupled_children::Plan::new(word("logits", &logits, &LOGITS)?, &filled);
+    let plan = plan.map_err(|error| hip_exception(py, &error))?;
     // SAFETY: see `launch`.
     launch(py, index, |device| unsafe { plan.launch(device, Stream(stream), &filled) })
 }

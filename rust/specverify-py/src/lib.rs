@@ -42,6 +42,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hip::hip_tree_walk, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_kv_compact, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_kv_move, module)?)?;
+    module.add_function(wrap_pyfunction!(hip::hip_rows_workspace, module)?)?;
+    module.add_function(wrap_pyfunction!(hip::hip_target_tokens, module)?)?;
+    module.add_function(wrap_pyfunction!(hip::hip_coupled_children, module)?)?;
     module.add_class::<metrics::AcceptanceStats>()?;
     module.add_class::<draft::Draft>()?;
     module.add_class::<draft::SuffixDrafter>()?;
