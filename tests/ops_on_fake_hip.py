@@ -159,6 +159,23 @@ def attention(arch: str) -> None:
             assert error < 0.02, (cache.dtype, units, error)
 
 
+def mla() -> None:
+    """The kernel against the operator on the host, which computes in float32."""
+    from specverify.ops import mla as module
+
+    torch.manual_seed(4)
+    q = torch.randn(4, 16, 576).to(torch.bfloat16)
+    kv = torch.randn(5, 16, 576).to(torch.bfloat16)
+    arguments = [ints(3, 0, 4).view(1, 3), ints(0, 4), ints(30), device(torch.tensor([[0], [1], [2], [5]]))]
+    host = [one.as_subclass(torch.Tensor) for one in arguments]
+    expected = torch.ops.specverify.mla_tree_attention(q, kv, *host, None, 576**-0.5, 4).double()
+    for units in (1, 64):
+        module.torch.cuda.get_device_properties = lambda _, n=units: SimpleNamespace(multi_processor_count=n)
+        out = module._attention_hip(device(q), device(kv), *arguments, None, 576**-0.5, 4).back().double()
+        error = (out - expected).abs().max().item()
+        assert error < 0.02, (units, error)
+
+
 def race() -> None:
     from specverify.ops import race as module
 
@@ -188,18 +205,20 @@ def main() -> None:
     from specverify import _core
     from specverify.ops import attention as attention_module
     from specverify.ops import kv as kv_module
+    from specverify.ops import mla as mla_module
     from specverify.ops import race as race_module
     from specverify.ops import walk as walk_module
 
     arch, runtime = _core.hip_device(0)
     assert runtime == sys.argv[1], runtime
-    for module in (attention_module, kv_module, race_module, walk_module):
+    for module in (attention_module, kv_module, mla_module, race_module, walk_module):
         module.current = current
     walk()
     compaction()
     race()
     attention(arch)
-    print(f"{arch}: walk, compaction, race, attention")
+    mla()
+    print(f"{arch}: walk, compaction, race, attention, mla")
 
 
 main()

@@ -131,6 +131,23 @@ def test_attention_over_a_paged_cache(dtype: str, tolerance: float) -> None:
     assert torch.equal(ops.tree_attention(**chain), ops.tree_attention(**chain | {"ancestors": None}))
 
 
+def test_mla_is_attention_with_one_head_of_keys() -> None:
+    """The values are the first 512 elements of the keys; a chain of two after 20 tokens, against float64."""
+    torch.manual_seed(9)
+    q, kv, table = torch.randn(2, 16, 576), torch.randn(3, 16, 576), ints(2, 0).view(1, 2)
+    out = ops.mla_tree_attention(q, kv, table, ints(0, 2), ints(20), scale=0.05)
+    keys = torch.arange(22)
+    k = kv[table[0, keys // 16], keys % 16].double()
+    for row in range(2):
+        weights = (q[row].double() @ k[: 21 + row].T * 0.05).softmax(-1)
+        torch.testing.assert_close(out[row].double(), weights @ k[: 21 + row, :512], atol=1e-5, rtol=0)
+    with pytest.raises(sv.ShapeError, match=r"q has shape \[2, 16, 512\]; expected \[rows, heads, 576\]"):
+        ops.mla_tree_attention(q[..., :512], kv, table, ints(0, 2), ints(20), scale=0.05)
+    torch.library.opcheck(
+        torch.ops.specverify.mla_tree_attention.default, (q, kv, table, ints(0, 2), ints(20), None, None, 0.05, 2)
+    )
+
+
 def test_torch_may_trace_the_operators() -> None:
     """Schemas, fake implementations and mutation are as declared."""
     arguments, _ = attention_case(torch.float32)

@@ -49,4 +49,4 @@ def test_operators_on_a_simulated_gpu(fake: Path, arch: str) -> None:
     command = [sys.executable, str(ROOT / "tests" / "ops_on_fake_hip.py"), str(fake / "libamdhip64.so")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{arch}: walk, compaction, race, attention" in done.stdout
+    assert f"{arch}: walk, compaction, race, attention, mla" in done.stdout

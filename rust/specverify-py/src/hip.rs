@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
 use specverify_hip::abi::{
-    CoupledChildrenArgs, KvCompactArgs, KvMoveArgs, LogitRowsArgs, Number, TargetTokensArgs, TreeAttentionArgs,
-    TreeWalkArgs,
+    CoupledChildrenArgs, KvCompactArgs, KvMoveArgs, LogitRowsArgs, MlaTreeAttentionArgs, Number, TargetTokensArgs,
+    TreeAttentionArgs, TreeWalkArgs,
 };
 use specverify_hip::logit_rows::{self, Logits};
 use specverify_hip::tree_attention::{Cache, Plan, Query};
-use specverify_hip::{Device, Stream, coupled_children, kv_compact, target_tokens, tree_walk};
+use specverify_hip::{Device, Stream, coupled_children, kv_compact, mla_tree_attention, target_tokens, tree_walk};
 
 use crate::args::{refuse, word};
 use crate::errors::hip_exception;
@@ -133,6 +133,34 @@ pub fn hip_kv_move(
     let mut filled = KvMoveArgs::default();
     fill(&arguments, |name, number| filled.set(name, number))?;
     let plan = kv_compact::Plan::moves(alignment, &filled).map_err(|error| hip_exception(py, &error))?;
+    // SAFETY: see `launch`.
+    launch(py, index, |device| unsafe { plan.launch(device, Stream(stream), &filled) })
+}
+
+/// Parts to split the keys of a request into for MLA, from shapes alone.
+#[pyfunction]
+pub fn hip_mla_splits(requests: u32, heads: u32, max_rows: u32, max_keys: u32, compute_units: u32) -> i32 {
+    mla_tree_attention::splits(requests, heads, max_rows, max_keys, compute_units)
+}
+
+/// Launch MLA tree attention, and the reduction of its splits, on a stream.
+#[pyfunction]
+#[pyo3(signature = (index, stream, *, query, fp8, max_rows, arguments))]
+pub fn hip_mla_tree_attention(
+    py: Python<'_>,
+    index: usize,
+    stream: usize,
+    query: Bound<'_, PyAny>,
+    fp8: bool,
+    max_rows: u32,
+    arguments: Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let query = word("query", &query, &QUERIES)?;
+    let cache = if fp8 { Cache::Fp8 } else { Cache::Query };
+    let mut filled = MlaTreeAttentionArgs::default();
+    fill(&arguments, |name, number| filled.set(name, number))?;
+    let plan = mla_tree_attention::Plan::new(query, cache, max_rows, &filled);
+    let plan = plan.map_err(|error| hip_exception(py, &error))?;
     // SAFETY: see `launch`.
     launch(py, index, |device| unsafe { plan.launch(device, Stream(stream), &filled) })
 }

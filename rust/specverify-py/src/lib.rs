@@ -42,6 +42,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hip::hip_tree_walk, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_kv_compact, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_kv_move, module)?)?;
+    module.add_function(wrap_pyfunction!(hip::hip_mla_splits, module)?)?;
+    module.add_function(wrap_pyfunction!(hip::hip_mla_tree_attention, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_rows_workspace, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_target_tokens, module)?)?;
     module.add_function(wrap_pyfunction!(hip::hip_coupled_children, module)?)?;
