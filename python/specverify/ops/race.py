@@ -96,7 +96,8 @@ def _race_hip(
     inverse = torch.where(temperatures > 0, 1 / temperatures, torch.zeros_like(temperatures))
     with current(logits) as (index, stream):
         units = torch.cuda.get_device_properties(index).multi_processor_count
-        layout, sizes = _core.hip_rows_workspace(dtype, *logits.shape, units)
+        rows_of_logits, vocab = logits.shape
+        layout, sizes = _core.hip_rows_workspace(dtype, rows_of_logits, vocab, units)
         cut = top_k is not None or top_p is not None
         # A histogram of the masses is what top_p needs; it helps a great top_k.
         wanted = ["maxima", "part_maxima", "part_faults"] + ["bin_masses", "bin_counts", "cuts"] * cut
@@ -118,8 +119,8 @@ def _race_hip(
             "allowed": address(allowed),
             "row_stride": logits.stride(0),
             "allowed_stride": 0 if allowed is None else allowed.shape[1],
-            "rows": logits.shape[0],
-            "vocab": logits.shape[1],
+            "rows": rows_of_logits,
+            "vocab": vocab,
         }
         results: Pointers = {"tokens": address(tokens), "status": address(status)}
         if children:
