@@ -242,7 +242,8 @@ fn a_plan_names_the_argument_that_is_out_of_range() {
     let (rows, _) = Batch::new(TYPES[0], 100, vec![request]).upload(&mut memory);
     let good = TargetTokensArgs { rows, tokens: 256, status: 512, ..TargetTokensArgs::default() };
     assert_eq!(Plan::new(TYPES[0], &good).unwrap().passes.len(), 2);
-    let refused: [(&str, fn(&mut TargetTokensArgs)); 12] = [
+    type Change = fn(&mut TargetTokensArgs);
+    let refused: [(&str, Change); 12] = [
         ("vocab", |a| a.rows.vocab = 262_145),
         ("parts", |a| a.rows.parts = 65),
         ("part_groups", |a| a.rows.part_groups = 1),

@@ -6,6 +6,10 @@ mod common;
 #[path = "../kv_compact/problem.rs"]
 #[allow(dead_code, reason = "its own tests use the rest")]
 mod kv_compact;
+mod logit_rows;
+#[path = "../mla_tree_attention/problem.rs"]
+#[allow(dead_code, reason = "its own tests use the rest")]
+mod mla_tree_attention;
 mod survey;
 #[path = "../tree_attention/problem.rs"]
 #[allow(dead_code, reason = "its own tests use the rest")]
@@ -19,12 +23,20 @@ use specverify_hip::kernels::CODE_OBJECTS;
 use survey::{Run, Subject, check, survey_all};
 
 /// Kernels by the beginning of their names (the first that fits), what runs them, and which variant `cargo test` looks at.
-const KERNELS: [(&str, Run, &str); 5] = [
+const KERNELS: [(&str, Run, &str); 13] = [
+    ("mla_tree_attention_reduce", mla_tree_attention::mutant_run, "bf16"),
+    ("mla_tree_attention", mla_tree_attention::mutant_run, "bf16_bf16"),
     ("tree_attention_reduce", tree_attention::mutant_run, "bf16_d128"),
     ("tree_attention", tree_attention::mutant_run, "bf16_bf16_d128"),
     ("tree_walk", tree_walk::mutant_run, ""),
     ("kv_compact", kv_compact::mutant_run, "16"),
     ("kv_move", kv_compact::mutant_run, "16"),
+    ("row_maxima", logit_rows::mutant_run, "bf16"),
+    ("row_masses", logit_rows::mutant_run, "bf16"),
+    ("row_cuts", logit_rows::mutant_run, "bf16"),
+    ("target_tokens", logit_rows::mutant_run, "bf16"),
+    ("target_logprobs", logit_rows::mutant_run, "bf16"),
+    ("coupled_children", logit_rows::mutant_run, "bf16"),
 ];
 
 fn subjects() -> Vec<(Subject, bool)> {

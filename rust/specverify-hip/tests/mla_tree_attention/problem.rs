@@ -1,0 +1,279 @@
+//! A batch for MLA attention: drawn, laid out in a paged cache, run, and compared with the definition in f64.
+
+use gfxsim::{Fault, Memory, Program, Report, Traffic};
+use specverify_hip::abi::MlaTreeAttentionArgs;
+use specverify_hip::mla_tree_attention::{LATENT, Plan, WIDTH};
+use specverify_hip::tree_attention::{Cache, Query};
+
+use crate::common::elements::{Elements, normal};
+use crate::common::request::{Pages, Request, rows};
+use crate::common::{Numbers, input, launch, program};
+
+pub const SOURCE: &str = "mla_tree_attention";
+pub const VALUE: usize = LATENT as usize;
+pub const KEY: usize = WIDTH as usize;
+const KV_SCALE: f32 = 0.0625;
+
+pub const TYPES: [(Query, Cache); 4] =
+    [(Query::Bf16, Cache::Query), (Query::F16, Cache::Query), (Query::Bf16, Cache::Fp8), (Query::F16, Cache::Fp8)];
+
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub elements: Elements,
+    pub heads: usize,
+    pub page_size: usize,
+    /// Elements between tokens: what lies between belongs to nobody.
+    pub token_stride: usize,
+    pub splits: usize,
+    pub split_keys: usize,
+    /// Chains only: no ancestor bits.
+    pub implicit_chain: bool,
+}
+
+impl Settings {
+    pub fn new(arch: &'static str, (query, cache): (Query, Cache)) -> Self {
+        Self {
+            elements: Elements { arch, query, cache },
+            heads: 16,
+            page_size: 16,
+            token_stride: KEY,
+            splits: 1,
+            split_keys: 0,
+            implicit_chain: false,
+        }
+    }
+
+    pub fn scale(&self) -> f32 {
+        (KEY as f32).powf(-0.5)
+    }
+
+    pub fn kv_scale(&self) -> f64 {
+        if self.elements.cache == Cache::Fp8 { KV_SCALE.into() } else { 1.0 }
+    }
+
+    pub fn row_width(&self) -> usize {
+        self.heads * VALUE
+    }
+}
+
+/// Numbers as bits of their types: q `[rows][heads][576]`, kv of each request `[keys][576]`.
+#[derive(Clone)]
+pub struct Problem {
+    pub settings: Settings,
+    pub requests: Vec<Request>,
+    pub q: Vec<u16>,
+    pub kv: Vec<Vec<u16>>,
+    /// Orders the pages.
+    pub page_seed: u64,
+}
+
+pub struct Outcome {
+    /// `[rows][heads][512]`
+    pub bits: Vec<u16>,
+    /// Whether all of it was written.
+    pub complete: bool,
+    pub report: Report,
+    /// Of the cache.
+    pub traffic: Traffic,
+}
+
+impl Problem {
+    pub fn new(settings: Settings, requests: Vec<Request>, seed: u64) -> Self {
+        let mut numbers = Numbers(seed);
+        let elements = settings.elements;
+        let rows: usize = requests.iter().map(Request::rows).sum();
+        let q = (0..rows * settings.heads * KEY).map(|_| elements.query_bits(2.0 * normal(&mut numbers))).collect();
+        let sizes = requests.iter().map(|request| request.keys() * KEY);
+        let kv = sizes.map(|size| (0..size).map(|_| elements.random_element(&mut numbers)).collect()).collect();
+        Self { settings, requests, q, kv, page_seed: seed }
+    }
+
+    /// Everything that the request does not own is poisoned: reading it is a fault. What it owns but has not filled is NaN.
+    pub fn run(&self) -> Outcome {
+        let s = &self.settings;
+        let outcome = self.run_on(program(SOURCE, s.elements.arch)).unwrap_or_else(|fault| panic!("{s:?}: {fault}"));
+        assert!(outcome.complete, "every row is written: {s:?}");
+        outcome
+    }
+
+    /// As [`Problem::run`], on the kernels of a program; what they meet is the caller's.
+    pub fn run_on(&self, program: &Program) -> Result<Outcome, Fault> {
+        let s = &self.settings;
+        let mut memory = Memory::new();
+        let pages = Pages::new(&self.requests, s.page_size, self.page_seed);
+        let size = s.elements.element_bytes();
+        let page_stride = s.page_size * s.token_stride;
+        let nan = s.elements.not_a_number().to_le_bytes();
+        let mut image: Vec<u8> = nan[..size].repeat(pages.count * page_stride);
+        let mut owned = vec![false; pages.count * s.page_size];
+        for (b, kv) in self.kv.iter().enumerate() {
+            for (key, values) in kv.chunks(KEY).enumerate() {
+                let (page, offset) = pages.slot(b, key);
+                owned[page * s.page_size + offset] = true;
+                let at = (page * page_stride + offset * s.token_stride) * size;
+                for (element, bits) in image[at..].chunks_exact_mut(size).zip(values) {
+                    element.copy_from_slice(&bits.to_le_bytes()[..size]);
+                }
+            }
+        }
+        let kv = memory.add_read_only("kv", &image);
+        for (token, &owned) in owned.iter().enumerate() {
+            let start = if owned { KEY } else { 0 };
+            memory.poison(kv, (token * s.token_stride + start) * size..(token + 1) * s.token_stride * size);
+        }
+        let trees = rows(&self.requests, &mut memory);
+        let q = input(&mut memory, "q", &self.q);
+        let out = memory.reserve("out", trees.rows * s.row_width() * 2);
+        let mut a = MlaTreeAttentionArgs {
+            out: out.address(),
+            q: q.address(),
+            kv: kv.address(),
+            block_table: input(&mut memory, "block_table", &pages.table).address(),
+            cu_rows: trees.cu_rows,
+            context_lens: trees.context_lens,
+            ancestors: if s.implicit_chain { 0 } else { trees.ancestors },
+            q_stride_row: (s.heads * KEY) as i64,
+            q_stride_head: KEY as i64,
+            out_stride_row: s.row_width() as i64,
+            out_stride_head: VALUE as i64,
+            kv_stride_page: page_stride as i64,
+            kv_stride_token: s.token_stride as i64,
+            table_stride: pages.stride as i64,
+            requests: self.requests.len() as i32,
+            // Beyond the rows of the batch there is room for one more.
+            rows: trees.rows as i32 + 1,
+            heads: s.heads as i32,
+            page_size: s.page_size as i32,
+            words: trees.words,
+            splits: 1,
+            split_keys: s.split_keys as i32,
+            scale: s.scale(),
+            ..MlaTreeAttentionArgs::default()
+        };
+        if s.elements.cache == Cache::Fp8 {
+            a.kv_scale = input(&mut memory, "kv_scale", &[KV_SCALE]).address();
+        }
+        let max_rows = self.requests.iter().map(Request::rows).max().unwrap().max(1) as u32;
+        let plan = |a: &MlaTreeAttentionArgs| Plan::new(s.elements.query, s.elements.cache, max_rows, a).unwrap();
+        if s.splits > 1 {
+            a.splits = s.splits as i32;
+            [a.partial_out, a.partial_stats] = [1024; 2];
+            let sizes = plan(&a);
+            a.partial_out = memory.reserve("partial_out", sizes.partial_out * 4).address();
+            a.partial_stats = memory.reserve("partial_stats", sizes.partial_stats * 4).address();
+        }
+        let plan = plan(&a);
+        let mut report = None;
+        for (kernel, geometry) in std::iter::once(&plan.attention).chain(&plan.reduction) {
+            let ran = launch(program, kernel, geometry.grid, geometry.block, &a, &mut memory)?;
+            report.get_or_insert(ran);
+        }
+        let complete = memory.is_written(out, 0..out.len());
+        let bits = memory.bytes(out).as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
+        Ok(Outcome { bits, complete, report: report.unwrap(), traffic: memory.traffic(kv) })
+    }
+
+    /// Compares with the definition in f64. The bound is one, not a fit: probabilities and outputs are rounded once each (u = 2^-8
+    /// or 2^-11), a probability below the normal numbers of f16 loses up to 2^-25, and f32 scores, exponentials and sums of up to
+    /// some thousand terms cost less than 1e-4 of the weights.
+    pub fn check(&self, outcome: &Outcome) {
+        let s = &self.settings;
+        let unit = if s.elements.query == Query::Bf16 { 2_f64.powi(-8) } else { 2_f64.powi(-11) };
+        let mut index = 0;
+        for (b, request) in self.requests.iter().enumerate() {
+            let kv: Vec<f64> = self.kv[b].iter().map(|&bits| s.elements.cache_value(bits) * s.kv_scale()).collect();
+            let keys: Vec<&[f64]> = kv.chunks(KEY).collect();
+            for row in 0..request.rows() {
+                let seen: Vec<&[f64]> =
+                    (0..keys.len()).filter(|&key| request.sees(row, key, 0)).map(|key| keys[key]).collect();
+                let largest =
+                    seen.iter().flat_map(|key| &key[..VALUE]).fold(0.0_f64, |largest, x| largest.max(x.abs()));
+                for head in 0..s.heads {
+                    let q: Vec<f64> =
+                        self.q[index * KEY..][..KEY].iter().map(|&bits| s.elements.query_value(bits)).collect();
+                    let scores: Vec<f64> = seen.iter().map(|key| dot(key, &q) * f64::from(s.scale())).collect();
+                    let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let weights: Vec<f64> = scores.iter().map(|score| (score - top).exp()).collect();
+                    let total: f64 = weights.iter().sum();
+                    let (mut expected, mut size) = ([0.0; VALUE], [0.0; VALUE]);
+                    for (key, weight) in seen.iter().zip(weights.iter().map(|weight| weight / total)) {
+                        for ((expected, size), x) in expected.iter_mut().zip(&mut size).zip(&key[..VALUE]) {
+                            *expected += weight * x;
+                            *size += (weight * x).abs();
+                        }
+                    }
+                    let found = &outcome.bits[index * VALUE..][..VALUE];
+                    for (d, &bits) in found.iter().enumerate() {
+                        let found = s.elements.query_value(bits);
+                        let bound =
+                            (2.0 * unit + 1e-4) * size[d] + (seen.len() as f64 + 1.0) * 2_f64.powi(-25) * largest;
+                        assert!(
+                            (found - expected[d]).abs() <= bound,
+                            "{s:?} request {b} (context {}, {} rows) row {row} head {head} d {d}: {found}; expected {} +- {bound}",
+                            request.context,
+                            request.rows(),
+                            expected[d]
+                        );
+                    }
+                    index += 1;
+                }
+            }
+        }
+    }
+
+    /// A request of the batch on its own.
+    pub fn alone(&self, request: usize) -> Self {
+        let width = self.settings.heads * KEY;
+        let first: usize = self.requests[..request].iter().map(Request::rows).sum();
+        Self {
+            requests: vec![self.requests[request].clone()],
+            q: self.q[first * width..][..self.requests[request].rows() * width].to_vec(),
+            kv: vec![self.kv[request].clone()],
+            ..self.clone()
+        }
+    }
+
+    /// Bits of a row of the batch.
+    pub fn row<'a>(&self, outcome: &'a Outcome, row: usize) -> &'a [u16] {
+        &outcome.bits[row * self.settings.row_width()..][..self.settings.row_width()]
+    }
+}
+
+/// In eight sums, which the compiler may keep in vectors.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
+        (0..8).for_each(|i| sums[i] += a[i] * b[i]);
+    }
+    sums.iter().sum()
+}
+
+/// What the mutants of `mla_tree_attention_{q}_{kv}` and of its reduction run on: trees of one and two words and a chain, with and without
+/// splits, several tiles of keys and blocks of rows.
+#[allow(dead_code, reason = "the tests of mutants run it")]
+pub fn mutant_run(program: &Program, kernel: &str) -> Result<Vec<u8>, Fault> {
+    let arch = if program.arch() == "gfx942" { "gfx942" } else { "gfx950" };
+    let query = if kernel.contains("_bf16") { Query::Bf16 } else { Query::F16 };
+    let cache = if kernel.ends_with("fp8") { Cache::Fp8 } else { Cache::Query };
+    let settings = Settings::new(arch, (query, cache));
+    let mut numbers = Numbers(4);
+    let split = Settings { splits: 3, page_size: 1, ..settings };
+    let long = Settings { heads: 4, ..settings };
+    let chain = Settings { implicit_chain: true, split_keys: 64, splits: 4, ..settings };
+    let problems = [
+        (settings, vec![Request::random(150, 5, &mut numbers)]),
+        (split, vec![Request::random(200, 6, &mut numbers), Request::random(0, 3, &mut numbers)]),
+        (long, vec![Request::random(70, 80, &mut numbers)]),
+        (chain, vec![Request::chain(100, 3)]),
+    ];
+    let mut bytes = Vec::new();
+    for (settings, requests) in problems {
+        if kernel.contains("reduce") && settings.splits == 1 {
+            continue;
+        }
+        let outcome = Problem::new(settings, requests, 9).run_on(program)?;
+        bytes.push(u8::from(outcome.complete));
+        bytes.extend(outcome.bits.iter().flat_map(|bits| bits.to_le_bytes()));
+    }
+    Ok(bytes)
+}
