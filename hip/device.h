@@ -70,6 +70,8 @@ DEVICE u32 block_z() { return __builtin_amdgcn_workgroup_id_z(); }
 // Every wave of the workgroup arrives, and sees what the others wrote to LDS. Global loads in flight are not waited for.
 DEVICE void barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+  // lgkmcnt(0). The fence alone lets a read of LDS whose value nobody wants outlive the barrier.
+  __builtin_amdgcn_s_waitcnt(0xC07F);
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }

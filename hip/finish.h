@@ -110,6 +110,7 @@ struct Podium {
     merge(other);
   }
   DEVICE_MEMBER f32 bar() const { return first_lane(score_of(shuffle(entry, places - 1))); }
+  // A reduction over the block comes between two of these, and keeps readings and writings of the list apart.
   DEVICE_MEMBER Podium merged(Finish& s) const {
     Podium all = *this;
     for (u32 distance = 1; distance < FINISH_WAVES; distance *= 2) {
@@ -120,7 +121,6 @@ struct Podium {
     if (wave_id() == 0) s.list[lane_id()] = all.entry;
     barrier();
     all.entry = s.list[lane_id()];
-    barrier();
     return all;
   }
   DEVICE_MEMBER u32 first_groups() const { return (places + FINISH_WAVES - 1) / FINISH_WAVES; }

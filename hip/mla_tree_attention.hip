@@ -166,9 +166,11 @@ template <typename T, typename KV> struct MlaTreeAttention {
         keys[i] = __builtin_amdgcn_perm(v.of[2 * i + 1][j / 2], v.of[2 * i][j / 2], j % 2 ? high_halves : low_halves);
       columns[j] = bit_cast<Fragment8>(keys);
     }
-    for (int b = 0; b < BLOCKS; b++)
-      if (b < blocks)
-        for (int j = 0; j < 4; j++) state.out[b][j] = mfma_16x16x32(columns[j], bit_cast<Fragment8>(p[b]), state.out[b][j]);
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+      if (b >= blocks) break;
+      for (int j = 0; j < 4; j++) state.out[b][j] = mfma_16x16x32(columns[j], bit_cast<Fragment8>(p[b]), state.out[b][j]);
+    }
   }
 
   // One tile of keys, from the scores on.
@@ -225,7 +227,7 @@ template <typename T, typename KV> struct MlaTreeAttention {
       for (int i = 0; i < SLICES; i++) asm volatile("" : "+v"(query[i]));
       const f32 factor = a.scale * LOG2_E * (a.kv_scale ? scalar_load(a.kv_scale) : 1);
       for (i32 tile = range.begin; tile < range.end; tile += KEYS) {
-        if (tile != range.begin) barrier();
+        // Nobody reads the last tile any more: its values were read before the barriers of its softmax.
         stage(staged, range, tile);
         barrier();
         if (tile + KEYS < range.end) fetch(staged, range, pages, tile + KEYS);

@@ -23,16 +23,15 @@ struct Search {
   f32 maxima[MAX_GROUPS];
   u8 members[MAX_GROUPS];  // of a group, collected
   Block block;
-  u64 found[3];
+  u64 found[3];  // written after a sum_before only: its barriers come after all readings of what was found before
   u32 listed;
 };
 
-// The maxima of a row's groups, -inf after the last.
+// The maxima of a row's groups, -inf after the last. Whoever reads those of other threads has a barrier of its own first.
 DEVICE void load_maxima(Search& s, const f32* maxima, u32 groups) {
   for (u32 group = thread_id(); group < MAX_GROUPS; group += FINISH_THREADS) {
     s.maxima[group] = group < groups ? maxima[group] : -infinity();
   }
-  barrier();
 }
 
 // What a cut is looked for by: the rank of the last id kept, or the mass that those kept must reach.
@@ -82,9 +81,9 @@ template <typename T> struct Finder {
 
   // The bin (a thread has one) in which the goal is reached, and what stands above it.
   DEVICE_MEMBER bool pick(u64 count, u64 mass, const Goal& goal, Place& place, u32& bin) {
-    const u64 counted = place.count + s.block.sum_before(count), weighed = place.mass + s.block.sum_before(mass);
+    const u64 counted = place.count + s.block.sum_before(count);
     if (thread_id() < 3) s.found[thread_id()] = NOWHERE;
-    barrier();
+    const u64 weighed = place.mass + s.block.sum_before(mass);
     if (!goal.reached(counted, weighed) && goal.reached(counted + count, weighed + mass)) {
       s.found[0] = thread_id();
       s.found[1] = counted;
@@ -184,9 +183,8 @@ template <typename T> struct Finder {
       masses[e] = i + e < n ? mass_of(scaled(value_of(u32(entries[e] >> 32)))) : 0;
     }
     u64 count = place.count + i, mass = place.mass + s.block.sum_before(masses[0] + masses[1]);
-    const u64 all = place.mass + s.block.sum(masses[0] + masses[1]);
     if (thread_id() < 3) s.found[thread_id()] = NOWHERE;
-    barrier();
+    const u64 all = place.mass + s.block.sum(masses[0] + masses[1]);
     for (u32 e = 0; e < 2; e++) {
       if (i + e < n && !goal.reached(count, mass) && goal.reached(count + 1, mass + masses[e])) {
         s.found[0] = i + e;
@@ -199,7 +197,6 @@ template <typename T> struct Finder {
     barrier();
     const bool any = first_lane(s.found[0]) != NOWHERE;
     const u64 entry = s.found[1], total = s.found[2];
-    barrier();
     return any ? Found{true, u32(entry >> 32), ~u32(entry), total} : Found{false, 0, 0, all};
   }
 
@@ -225,7 +222,6 @@ template <typename T> struct Finder {
     barrier();
     const u32 group = first_lane(u32(s.found[0]));
     u32 left = first_lane(u32(s.found[1]));
-    barrier();
     u64 equal = ballot(order_of(row.group(group)) == order);
     for (; left > 1; left--) equal &= equal - 1;
     return Found{true, order, group * GROUP + u32(__builtin_ctzll(equal)), place.mass + nth * mass};

@@ -45,7 +45,7 @@ pub struct Traffic {
     pub lines_written: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Region {
     name: String,
     base: u64,
@@ -65,7 +65,7 @@ impl Region {
 }
 
 /// The memory of the device. Addresses ascend in the order of creation.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Memory {
     regions: Vec<Region>,
     last: usize,
@@ -111,6 +111,11 @@ impl Memory {
     /// Contents.
     pub fn bytes(&self, buffer: Buffer) -> &[u8] {
         &self.regions[buffer.index].data
+    }
+
+    /// The contents of all buffers that kernels may write, in the order of creation; bytes never written are 0xFF.
+    pub fn writable(&self) -> Vec<u8> {
+        self.regions.iter().filter(|region| !region.read_only).flat_map(|region| &region.data).copied().collect()
     }
 
     /// Overwrites a part of a buffer, as a copy from the host does.

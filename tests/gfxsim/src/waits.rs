@@ -19,7 +19,7 @@ pub enum Hazard {
         /// Line of the load.
         load: usize,
     },
-    /// A wave may reach a barrier while one of its LDS accesses or stores is under way.
+    /// A wave may reach a barrier while one of its LDS accesses is under way, or a store that a load after the barrier may want.
     Barrier {
         /// Line of the barrier.
         line: usize,
@@ -69,6 +69,10 @@ struct Effect {
     wait: Option<[Option<usize>; 2]>,
     barrier: bool,
     mask: Mask,
+    /// Scalar pairs that hold the mask as it was before, or that the mask is restored from.
+    saved: u64,
+    /// Scalar pairs that it may write.
+    written: u64,
     next: Vec<usize>,
 }
 
@@ -77,8 +81,10 @@ struct Effect {
 enum Mask {
     #[default]
     Leaves,
-    /// More lanes run after it than before.
-    Widens,
+    /// The lanes of a mask saved before run as well.
+    Restores,
+    /// Keeps the mask in a scalar pair, and changes it.
+    Saves,
     Changes,
     /// Falls through where a lane runs, and goes to its label where none does.
     LeavesWhenNone,
@@ -109,6 +115,16 @@ pub(crate) fn counts(rest: &str) -> Result<[Option<usize>; 2]> {
     Ok(counts)
 }
 
+/// Pairs of scalar registers that a name has a part in.
+fn pairs(name: &str) -> u64 {
+    match register(name) {
+        Some((Place::Scalar(index), count)) => {
+            (index..index + count).fold(0, |bits, index| bits | 1 << (index / 2 % 64))
+        }
+        _ => 0,
+    }
+}
+
 fn meet(a: &Registers, b: &Registers) -> bool {
     a.iter().zip(b).any(|(a, b)| a & b != 0)
 }
@@ -133,7 +149,8 @@ impl Effect {
         let crosses = ["ds_bpermute", "ds_permute", "ds_swizzle"].iter().any(|prefix| name.starts_with(prefix));
         effect.ordered_by_barriers = name.starts_with("ds_") && !crosses || effect.vector && store;
         let mut rest = line.rest.as_str();
-        if (effect.vector || effect.local) && !store && !name.starts_with("ds_write") {
+        let silent = store || name.starts_with("ds_write") || name.starts_with("ds_add_u");
+        if (effect.vector || effect.local) && !silent {
             let (loaded, others) = rest.split_once(',').unwrap_or((rest, ""));
             add(&mut effect.loads, loaded.trim());
             rest = others;
@@ -141,11 +158,19 @@ impl Effect {
         for word in rest.split(|c: char| !(c.is_ascii_alphanumeric() || "_[:]".contains(c))) {
             add(&mut effect.touches, word);
         }
-        let first = line.rest.split(',').next().unwrap_or("");
+        let mut operands = line.rest.split(',').map(str::trim);
+        let (first, second) = (operands.next().unwrap_or(""), operands.next().unwrap_or(""));
+        // Vector instructions may have a second result; loads have what they load.
+        effect.written = pairs(first) | if name.starts_with("s_") { 0 } else { pairs(second) };
+        effect.saved = match name {
+            "s_or_b64" => pairs(operands.next().unwrap_or("")),
+            _ => pairs(first),
+        };
         effect.mask = match name {
             "s_cbranch_execz" => Mask::LeavesWhenNone,
             "s_cbranch_execnz" => Mask::LeavesWhenSome,
-            "s_or_b64" if line.rest.starts_with("exec, exec,") => Mask::Widens,
+            "s_or_b64" if line.rest.starts_with("exec, exec,") => Mask::Restores,
+            _ if name.ends_with("saveexec_b64") => Mask::Saves,
             _ if name.contains("saveexec") || name.contains("cmpx") || first.starts_with("exec") => Mask::Changes,
             _ => Mask::Leaves,
         };
@@ -179,14 +204,17 @@ struct State {
     under_way: [UnderWay; 2],
     /// Whether some lane runs, on all paths: the compiler guards code by branches that are then not taken.
     some_lane: bool,
+    /// Scalar pairs that hold a mask with some lane.
+    masks: u64,
 }
 
 /// No counter counts further.
 const MANY: usize = 64;
 
 fn merge(into: &mut State, from: &State) -> bool {
-    let mut changed = into.some_lane && !from.some_lane;
+    let mut changed = into.some_lane && !from.some_lane || into.masks & !from.masks != 0;
     into.some_lane &= from.some_lane;
+    into.masks &= from.masks;
     for (into, from) in into.under_way.iter_mut().zip(&from.under_way) {
         for (&op, &after) in from {
             let old = into.entry(op).or_insert(usize::MAX);
@@ -237,11 +265,16 @@ impl Analysis<'_> {
                     }
                 }
             }
+            state.masks &= !effect.written;
+            if effect.mask == Mask::Saves && state.some_lane {
+                state.masks |= effect.saved;
+            }
+            state.some_lane |= effect.mask == Mask::Restores && effect.saved & state.masks != 0;
             let some = state.some_lane;
             // Where lanes run after the fall-through, and after the jump.
             let (falls, jumps) = match effect.mask {
-                Mask::Leaves | Mask::Widens => (Some(some), Some(some)),
-                Mask::Changes => (Some(false), Some(false)),
+                Mask::Leaves | Mask::Restores => (Some(some), Some(some)),
+                Mask::Changes | Mask::Saves => (Some(false), Some(false)),
                 Mask::LeavesWhenNone => (Some(true), (!some).then_some(false)),
                 Mask::LeavesWhenSome => ((!some).then_some(false), Some(true)),
             };
@@ -277,12 +310,28 @@ impl Analysis<'_> {
                 {
                     found.insert(Hazard::Register { line, load: self.lines[op].number });
                 }
-                if effect.barrier && other.ordered_by_barriers {
+                if effect.barrier && other.ordered_by_barriers && (other.local || self.loads_after(at)) {
                     found.insert(Hazard::Barrier { line, access: self.lines[op].number });
                 }
             }
         }
         Ok(found)
+    }
+
+    /// Whether a path leads from an instruction to a load of vector memory. Scalar loads are of what no wave writes.
+    fn loads_after(&self, at: usize) -> bool {
+        let mut seen = vec![false; self.effects.len()];
+        let mut todo = self.effects[at].next.clone();
+        while let Some(at) = todo.pop() {
+            let effect = &self.effects[at];
+            if effect.vector && effect.loads != [0; _] {
+                return true;
+            }
+            if !std::mem::replace(&mut seen[at], true) {
+                todo.extend(&effect.next);
+            }
+        }
+        false
     }
 
     fn at(&self, line: usize) -> Result<usize> {

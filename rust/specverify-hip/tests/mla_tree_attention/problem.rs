@@ -248,12 +248,12 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum()
 }
 
-/// What the mutants of `mla_tree_attention_{q}_{kv}` and of its reduction run on: trees of one and two words and a chain, with and without
+/// What the mutants of `mla_tree_attention_{q}_{kv}` run on: trees of one and two words and a chain, with and without
 /// splits, several tiles of keys and blocks of rows.
 #[allow(dead_code, reason = "the tests of mutants run it")]
 pub fn mutant_run(program: &Program, kernel: &str) -> Result<Vec<u8>, Fault> {
     let arch = if program.arch() == "gfx942" { "gfx942" } else { "gfx950" };
-    let query = if kernel.contains("_bf16") { Query::Bf16 } else { Query::F16 };
+    let query = if kernel.contains("_bf16_") { Query::Bf16 } else { Query::F16 };
     let cache = if kernel.ends_with("fp8") { Cache::Fp8 } else { Cache::Query };
     let settings = Settings::new(arch, (query, cache));
     let mut numbers = Numbers(4);
@@ -268,9 +268,6 @@ pub fn mutant_run(program: &Program, kernel: &str) -> Result<Vec<u8>, Fault> {
     ];
     let mut bytes = Vec::new();
     for (settings, requests) in problems {
-        if kernel.contains("reduce") && settings.splits == 1 {
-            continue;
-        }
         let outcome = Problem::new(settings, requests, 9).run_on(program)?;
         bytes.push(u8::from(outcome.complete));
         bytes.extend(outcome.bits.iter().flat_map(|bits| bits.to_le_bytes()));

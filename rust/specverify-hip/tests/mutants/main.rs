@@ -7,6 +7,7 @@ mod common;
 #[allow(dead_code, reason = "its own tests use the rest")]
 mod kv_compact;
 mod logit_rows;
+mod mla_reduce;
 #[path = "../mla_tree_attention/problem.rs"]
 #[allow(dead_code, reason = "its own tests use the rest")]
 mod mla_tree_attention;
@@ -20,35 +21,36 @@ mod tree_walk;
 
 use common::program;
 use specverify_hip::kernels::CODE_OBJECTS;
-use survey::{Run, Subject, check, survey_all};
+use survey::Inputs::{self, Many, One};
+use survey::{Subject, check, survey_all};
 
 /// Kernels by the beginning of their names (the first that fits), what runs them, and which variant `cargo test` looks at.
-const KERNELS: [(&str, Run, &str); 13] = [
-    ("mla_tree_attention_reduce", mla_tree_attention::mutant_run, "bf16"),
-    ("mla_tree_attention", mla_tree_attention::mutant_run, "bf16_bf16"),
-    ("tree_attention_reduce", tree_attention::mutant_run, "bf16_d128"),
-    ("tree_attention", tree_attention::mutant_run, "bf16_bf16_d128"),
-    ("tree_walk", tree_walk::mutant_run, ""),
-    ("kv_compact", kv_compact::mutant_run, "16"),
-    ("kv_move", kv_compact::mutant_run, "16"),
-    ("row_maxima", logit_rows::mutant_run, "bf16"),
-    ("row_masses", logit_rows::mutant_run, "bf16"),
-    ("row_cuts", logit_rows::mutant_run, "bf16"),
-    ("target_tokens", logit_rows::mutant_run, "bf16"),
-    ("target_logprobs", logit_rows::mutant_run, "bf16"),
-    ("coupled_children", logit_rows::mutant_run, "bf16"),
+const KERNELS: [(&str, Inputs, &str); 13] = [
+    ("mla_tree_attention_reduce", Many(mla_reduce::cases), "bf16"),
+    ("mla_tree_attention", One(mla_tree_attention::mutant_run), "bf16_bf16"),
+    ("tree_attention_reduce", One(tree_attention::mutant_run), "bf16_d128"),
+    ("tree_attention", One(tree_attention::mutant_run), "bf16_bf16_d128"),
+    ("tree_walk", One(tree_walk::mutant_run), ""),
+    ("kv_compact", One(kv_compact::mutant_run), "16"),
+    ("kv_move", One(kv_compact::mutant_run), "16"),
+    ("row_maxima", Many(logit_rows::cases), "bf16"),
+    ("row_masses", Many(logit_rows::cases), "bf16"),
+    ("row_cuts", Many(logit_rows::cases), "bf16"),
+    ("target_tokens", Many(logit_rows::cases), "bf16"),
+    ("target_logprobs", Many(logit_rows::cases), "bf16"),
+    ("coupled_children", Many(logit_rows::cases), "bf16"),
 ];
 
 fn subjects() -> Vec<(Subject, bool)> {
     let mut found = Vec::new();
     for object in CODE_OBJECTS {
         for kernel in program(object.source, object.arch).kernels() {
-            let (prefix, run, variant) = KERNELS
+            let (prefix, inputs, variant) = KERNELS
                 .into_iter()
                 .find(|(prefix, ..)| kernel.starts_with(prefix))
                 .unwrap_or_else(|| panic!("no inputs for the mutants of {kernel}"));
             let in_test = kernel[prefix.len()..].trim_start_matches('_') == variant;
-            found.push((Subject { source: object.source, arch: object.arch, kernel, run }, in_test));
+            found.push((Subject { source: object.source, arch: object.arch, kernel, inputs }, in_test));
         }
     }
     found

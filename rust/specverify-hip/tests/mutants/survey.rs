@@ -8,8 +8,26 @@ use gfxsim::{Fault, Hazard, Program, Redundant};
 
 use crate::common::program;
 
-/// Runs a kernel of a program on the inputs of its mutants. What it returns is compared, byte for byte, with the same of the kernel as it is.
-pub type Run = fn(&Program, &str) -> Result<Vec<u8>, Fault>;
+/// Runs the kernel of a program on some inputs. What it returns is compared, byte for byte, with the same of the kernel as it is.
+pub type Case = Box<dyn Fn(&Program) -> Result<Vec<u8>, Fault>>;
+
+/// What the mutants of a kernel run on.
+#[derive(Clone, Copy)]
+pub enum Inputs {
+    /// All of it at once, for the kernel of that name.
+    One(fn(&Program, &str) -> Result<Vec<u8>, Fault>),
+    /// Cases for an architecture and a kernel. A mutant runs until one of them catches it.
+    Many(fn(&'static str, &str) -> Vec<Case>),
+}
+
+impl Inputs {
+    fn cases(self, arch: &'static str, kernel: &'static str) -> Vec<Case> {
+        match self {
+            Self::One(run) => vec![Box::new(move |program| run(program, kernel))],
+            Self::Many(cases) => cases(arch, kernel),
+        }
+    }
+}
 
 /// A kernel for one architecture.
 #[derive(Clone, Copy)]
@@ -17,7 +35,7 @@ pub struct Subject {
     pub source: &'static str,
     pub arch: &'static str,
     pub kernel: &'static str,
-    pub run: Run,
+    pub inputs: Inputs,
 }
 
 /// A mutant that passes.
@@ -72,9 +90,14 @@ impl fmt::Display for Survey {
 
 fn survey(subject: Subject) -> Survey {
     let start = Instant::now();
-    let Subject { source, arch, kernel, run } = subject;
+    let Subject { source, arch, kernel, inputs } = subject;
     let program = program(source, arch);
-    let expected = run(program, kernel).unwrap_or_else(|fault| panic!("{arch} {kernel}: {fault}"));
+    let result = |case: Case| {
+        let expected = case(program).unwrap_or_else(|fault| panic!("{arch} {kernel}: {fault}"));
+        (case, expected)
+    };
+    let cases: Vec<_> = inputs.cases(arch, kernel).into_iter().map(result).collect();
+    assert!(!cases.is_empty(), "{arch} {kernel}");
     let lines: Vec<_> = program
         .mnemonics(kernel)
         .unwrap()
@@ -85,7 +108,7 @@ fn survey(subject: Subject) -> Survey {
         Survey { subject, mutants: lines.len(), caught: 0, redundant: vec![], survivors: vec![], seconds: 0.0 };
     for line in lines {
         let mutant = program.without(line).unwrap();
-        if run(&mutant, kernel).as_ref() != Ok(&expected) {
+        if cases.iter().any(|(case, expected)| case(&mutant).as_ref() != Ok(expected)) {
             found.caught += 1;
             continue;
         }
