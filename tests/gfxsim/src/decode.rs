@@ -22,6 +22,8 @@ pub(crate) type Action = Box<dyn Fn(&mut Wave, &mut Env<'_>) -> Result<()> + Sen
 pub enum Class {
     /// Vector arithmetic.
     Vector,
+    /// Exponentials, logarithms, reciprocals and roots, which take the hardware longer.
+    Transcendental,
     /// Matrix arithmetic.
     Matrix,
     /// Scalar arithmetic and branches.
@@ -42,8 +44,9 @@ pub enum Class {
 
 impl Class {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Vector,
+        Self::Transcendental,
         Self::Matrix,
         Self::Scalar,
         Self::ScalarLoad,
@@ -87,6 +90,8 @@ const HINTS: &[&str] = &[
     "s_clause",
 ];
 
+const TRANSCENDENTAL: &[&str] = &["v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_"];
+
 /// Decodes one line.
 pub(crate) fn decode(line: &Line, text: &Text) -> Result<Instruction> {
     let name = line.mnemonic.as_str();
@@ -110,6 +115,8 @@ pub(crate) fn decode(line: &Line, text: &Text) -> Result<Instruction> {
         (Class::Local, access::local(name, &operands)?)
     } else if name.starts_with("v_mfma_") {
         (Class::Matrix, mfma::decode(name, &operands, fp8_is_fnuz)?)
+    } else if TRANSCENDENTAL.iter().any(|prefix| name.starts_with(prefix)) {
+        (Class::Transcendental, vector::decode(name, &operands, fp8_is_fnuz)?)
     } else if name.starts_with("v_") {
         (Class::Vector, vector::decode(name, &operands, fp8_is_fnuz)?)
     } else {

@@ -37,8 +37,25 @@ pub struct Report {
     pub by_class: BTreeMap<Class, u64>,
     /// LDS instructions.
     pub lds_accesses: u64,
+    /// Bytes that their lanes asked for or gave.
+    pub lds_bytes: u64,
     /// Cycles that LDS instructions lost to bank conflicts.
     pub lds_conflict_cycles: u64,
+    /// Operations of matrix instructions.
+    pub matrix_flops: u64,
+    /// The same for each of a compute unit's four SIMDs, to which a workgroup's waves are dealt in turn.
+    pub simds: [Issued; 4],
+}
+
+/// What the waves of one SIMD ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Issued {
+    /// Instructions, but for waits and hints.
+    pub instructions: u64,
+    /// Those of [`Class::Vector`].
+    pub vector: u64,
+    /// Those of [`Class::Transcendental`].
+    pub transcendental: u64,
     /// Operations of matrix instructions.
     pub matrix_flops: u64,
 }
@@ -241,6 +258,7 @@ impl Run<'_> {
             lds.epoch += 1;
         }
         self.report.lds_accesses += lds.accesses;
+        self.report.lds_bytes += lds.bytes;
         self.report.lds_conflict_cycles += lds.conflict_cycles;
         Ok(())
     }
@@ -248,7 +266,8 @@ impl Run<'_> {
     /// Runs a wave until it waits at a barrier (true) or ends (false).
     fn run_to_barrier(&mut self, wave: &mut Wave, lds: &mut Lds, memory: &mut Memory) -> Result<bool> {
         let mut classes = [0_u64; Class::ALL.len()];
-        let mut env = Env { memory, lds, flops: &mut self.report.matrix_flops };
+        let mut flops = 0;
+        let mut env = Env { memory, lds, flops: &mut flops };
         let outcome = loop {
             let Some(decoded) = self.program.code.get(wave.pc) else {
                 break Err(Fault::malformed("the program ran past its end"));
@@ -285,6 +304,13 @@ impl Run<'_> {
             self.report.instructions += count;
             *self.report.by_class.entry(class).or_default() += count;
         }
+        self.report.matrix_flops += flops;
+        let simd = &mut self.report.simds[wave.number % 4];
+        let unissued = classes[Class::Wait as usize] + classes[Class::Other as usize];
+        simd.instructions += classes.iter().sum::<u64>() - unissued;
+        simd.vector += classes[Class::Vector as usize];
+        simd.transcendental += classes[Class::Transcendental as usize];
+        simd.matrix_flops += flops;
         outcome
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct Lds {
     banks: usize,
     /// Accesses.
     pub accesses: u64,
+    /// Bytes that the lanes asked for or gave.
+    pub bytes: u64,
     /// Cycles beyond those that the same widths take without conflicts.
     pub conflict_cycles: u64,
 }
@@ -73,6 +75,7 @@ impl Lds {
             epoch: 1,
             banks,
             accesses: 0,
+            bytes: 0,
             conflict_cycles: 0,
         }
     }
@@ -85,6 +88,9 @@ impl Lds {
     }
 
     fn race(&self, touches: &[Touch], address: usize, wave: usize, did: &'static str) -> Result<()> {
+        if touches.iter().all(|touch| touch.epoch < self.epoch) {
+            return Ok(());
+        }
         let found = touches.iter().enumerate();
         let found = found.filter_map(|(i, touch)| Some((i, touch.by_another(wave, self.epoch)?))).next();
         match found {
@@ -160,6 +166,7 @@ impl Lds {
     /// (64 bits) and 32 (32 bits) consecutive lanes. That 64 banks serve twice as many is assumed.
     pub fn count(&mut self, addresses: &[Option<u32>; 64], bytes: usize, write: bool) {
         self.accesses += 1;
+        self.bytes += (addresses.iter().flatten().count() * bytes) as u64;
         let wide = bytes >= 12;
         let lanes_a_phase = (if wide {
             8

@@ -18,7 +18,7 @@ mod wave;
 
 pub use decode::Class;
 pub use fault::{Fault, Kind, Result};
-pub use launch::{Launch, Program, Report};
+pub use launch::{Issued, Launch, Program, Report};
 pub use memory::{Buffer, Memory, Traffic};
 pub use parse::Metadata;
 pub use waits::{Hazard, Redundant};

@@ -226,6 +226,19 @@ fn unwritten_registers_where_they_leave_the_registers() {
     assert_eq!(fault(&some_lanes, 1).lane, Some(32));
 }
 
+/// The high half of what is added to a product says nothing about the low half of the sum.
+#[test]
+fn an_unwritten_high_half_is_not_in_the_low_half_of_a_sum() {
+    let body = |stored: &str| {
+        let add = "v_mov_b32_e32 v4, 5\nv_mad_u64_u32 v[2:3], s[8:9], v0, v0, v[4:5]";
+        let text = format!("v_lshlrev_b32_e32 v1, 2, v0\n{add}\nglobal_store_dword v1, {stored}, s[6:7]\ns_endpgm");
+        self::text("gfx942", 0, &text)
+    };
+    let (_, out) = run(&body("v2"), 1, &[0; 64]).unwrap();
+    assert_eq!(out[..3], [5, 6, 9]);
+    assert_eq!(fault(&body("v3"), 1).kind, Kind::UnwrittenRegister { register: "v3".into(), by: "a store" });
+}
+
 #[test]
 fn waves_that_wait_for_ended_ones() {
     let body = "v_readfirstlane_b32 s8, v0\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .LEND\ns_barrier\n.LEND:\ns_endpgm";

@@ -86,7 +86,10 @@ fn multiply_add(form: &Form<'_>) -> Result<Action> {
     let (a, b, c) = (form.source(2, Type::Int)?, form.source(3, Type::Int)?, form.source(4, Type::Int)?);
     Ok(Box::new(move |wave, _| {
         let (mut x, mut y, mut z) = ([0; 64], [0; 64], [0; 64]);
-        let written = a.lanes(wave, &mut x)? & b.lanes(wave, &mut y)? & c.wide(wave, &mut z)?;
+        let written = a.lanes(wave, &mut x)? & b.lanes(wave, &mut y)?;
+        // Compilers multiply and add 32 bits with it, and leave the high half of the addend to chance: the low half of the sum is sound.
+        let low_written = written & c.lanes(wave, &mut [0; 64])?;
+        let written = written & c.wide(wave, &mut z)?;
         let mut carries = 0;
         for lane in 0..64 {
             let product = if signed {
@@ -99,7 +102,8 @@ fn multiply_add(form: &Form<'_>) -> Result<Action> {
             carries |= u64::from(carried) << lane;
         }
         let exec = wave.exec();
-        write_wide(wave, d, &z, true, written)?;
+        wave.set_vector(d, &z.map(|value| value as u32), exec, low_written)?;
+        wave.set_vector(d + 1, &z.map(|value| (value >> 32) as u32), exec, written)?;
         wave.set_pair(flag, carries & exec)
     }))
 }
