@@ -144,10 +144,19 @@ template <typename T, typename KV, int D> struct TreeAttention {
     f32 factor;   // from q . k to the logarithm of base 2, or to the argument of exp2 in tanh
     f32 softcap;  // in base 2
   };
-  __device__ __forceinline__ f32 score(f32 dot, const Scaling& scaling) const {
-    const f32 x = dot * scaling.factor;
-    if (a.softcap == 0) return x;
-    return scaling.softcap * (1 - 2 * reciprocal(exp2(x) + 1));  // tanh(y) = 1 - 2 / (exp(2 y) + 1)
+  // Behind a branch, which the empty assembly keeps the compiler from turning into a choice between two results: who has no soft-cap
+  // would compute it for nothing, a third of all vector time. At dimension 256 the branch costs registers that are not there.
+  __device__ __forceinline__ void cap(f32x4 (&s)[2 * BLOCKS], const Scaling& scaling) const {
+    const bool capped = a.softcap != 0;
+    if (D <= 128) {
+      if (!capped) return;
+      asm volatile("");
+    }
+    for (int t = 0; t < 2 * BLOCKS; t++)
+      for (int r = 0; r < 4; r++) {
+        const f32 tanh = 1 - 2 * reciprocal(exp2(s[t][r]) + 1);  // tanh(y) = 1 - 2 / (exp(2 y) + 1)
+        s[t][r] = D <= 128 || capped ? scaling.softcap * tanh : s[t][r];
+      }
   }
 
   // Whether some row may not see some key of a tile.
@@ -185,8 +194,9 @@ template <typename T, typename KV, int D> struct TreeAttention {
       for (int i = 0; i < SLICES; i++)
         s[t] = mfma_16x16x32(bit_cast<Fragment8>(k_tile[k_index(key, 4 * i + high)]), query.full[i], s[t]);
       if (TAIL) s[t] = mfma_16x16x16(half_of(k_tile[k_index(key, 4 * SLICES + high % 2)]), query.tail, s[t]);
-      for (int r = 0; r < 4; r++) s[t][r] = score(s[t][r], scaling);
+      s[t] *= scaling.factor;
     }
+    cap(s, scaling);
     if (masked(range, tile)) mask(s, range, query.row, tile);
     f32 top = s[0][0];
     for (int t = 0; t < 2 * BLOCKS; t++)

@@ -16,6 +16,7 @@ pub const MAX_HEADS: i32 = 128;
 /// Parts that the keys of a request may be split into.
 pub const MAX_SPLITS: i32 = 256;
 
+const DIES: u32 = 8;
 const SOURCE: &str = "mla_tree_attention";
 const THREADS: u32 = 512;
 const REDUCTION_THREADS: u32 = 256;
@@ -33,11 +34,12 @@ pub struct Plan {
     pub partial_stats: usize,
 }
 
-/// Parts to split keys into, so that a workgroup stands on each compute unit, with no fewer than 256 keys a part. From shapes alone:
+/// Parts to split keys into, so that a workgroup stands on each compute unit, with no fewer than 256 keys a part. All blocks of query rows
+/// that read the same keys run on one of the eight dies: fewer than eight requests need parts enough for all dies. From shapes alone:
 /// `max_keys` is what the block table has room for.
 pub fn splits(requests: u32, heads: u32, max_rows: u32, max_keys: u32, compute_units: u32) -> i32 {
     let workgroups = (requests * (max_rows * heads).div_ceil(ROWS)).max(1);
-    let wanted = compute_units.div_ceil(workgroups);
+    let wanted = compute_units.div_ceil(workgroups).max(DIES.div_ceil(requests.max(1)));
     wanted.clamp(1, max_keys.div_ceil(256).clamp(1, MAX_SPLITS as u32)) as i32
 }
 

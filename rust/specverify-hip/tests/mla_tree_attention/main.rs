@@ -4,6 +4,7 @@
 mod common;
 #[path = "../tree_attention/pairwise.rs"]
 mod pairwise;
+#[allow(dead_code, reason = "mutants and counts use the rest")]
 mod problem;
 
 use common::request::Request;
@@ -237,6 +238,11 @@ fn what_the_kernels_cannot_do_is_refused_with_the_value() {
     assert_eq!(
         [splits(1, 128, 8, 32_768, 304), splits(1, 16, 1, 3_584, 304), splits(64, 128, 8, 4_096, 304)],
         [19, 14, 1]
+    );
+    // Enough workgroups for two of eight dies, or for four.
+    assert_eq!(
+        [splits(1, 128, 64, 32_768, 256), splits(2, 128, 64, 32_768, 256), splits(1, 128, 64, 500, 256)],
+        [8, 4, 2]
     );
     let bad: [(MlaTreeAttentionArgs, u32, &str); 9] = [
         (good, 129, "max_rows is 129; expected 1 to 128: the root and up to 127 nodes"),
