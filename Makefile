@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+KERNELS_ARGS ?=
 
 # Models come from packages, never from a hub. vLLM runs inside the calling process, and OpenMP threads sleep between two
 # steps instead of spinning.
@@ -32,7 +33,7 @@ INSTALLED := $(VENV)/.specverify
 MODEL := .cache/smollm2/READY.json
 
 .PHONY: help setup deps debian build model demo test lint lint-rust lint-python test-rust test-python test-vllm test-demo \
-	test-docs bench mutate wheel lock pictures clean
+	test-docs bench kernels mutate wheel lock pictures clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +102,12 @@ test-vllm: build model
 
 test-demo: build model
 	$(BIN)/python -m demo --quick --out out/quick
+
+# The test profile, which optimises: what `make test` has built is not built again.
+kernels: build ## Print what the compiler and the simulator say of each HIP kernel, and estimates of attention's times on MI300X and MI355X
+	@cargo run --profile test --quiet --locked --package specverify-hip --example kernels -- $(KERNELS_ARGS)
+	@echo
+	@$(BIN)/python -m bench.roofline
 
 mutate: deps ## Leave out each wait and barrier of every kernel in turn, on all cores: who notices, what is redundant, what survives
 	@cargo test --package specverify-hip --test mutants --locked --quiet -- --ignored --nocapture

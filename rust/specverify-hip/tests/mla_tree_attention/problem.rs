@@ -1,6 +1,7 @@
 //! A batch for MLA attention: drawn, laid out in a paged cache, run, and compared with the definition in f64.
 
 use gfxsim::{Fault, Memory, Program, Report, Traffic};
+use specverify_hip::Geometry;
 use specverify_hip::abi::MlaTreeAttentionArgs;
 use specverify_hip::mla_tree_attention::{LATENT, Plan, WIDTH};
 use specverify_hip::tree_attention::{Cache, Query};
@@ -73,6 +74,8 @@ pub struct Outcome {
     /// Whether all of it was written.
     pub complete: bool,
     pub report: Report,
+    /// Of the reduction, where there are splits.
+    pub reduction: Option<Report>,
     /// Of the cache.
     pub traffic: Traffic,
 }
@@ -163,14 +166,13 @@ impl Problem {
             a.partial_stats = memory.reserve("partial_stats", sizes.partial_stats * 4).address();
         }
         let plan = plan(&a);
-        let mut report = None;
-        for (kernel, geometry) in std::iter::once(&plan.attention).chain(&plan.reduction) {
-            let ran = launch(program, kernel, geometry.grid, geometry.block, &a, &mut memory)?;
-            report.get_or_insert(ran);
-        }
+        let mut run = |(kernel, geometry): &(String, Geometry)| {
+            launch(program, kernel, geometry.grid, geometry.block, &a, &mut memory)
+        };
+        let (report, reduction) = (run(&plan.attention)?, plan.reduction.as_ref().map(run).transpose()?);
         let complete = memory.is_written(out, 0..out.len());
         let bits = memory.bytes(out).as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
-        Ok(Outcome { bits, complete, report: report.unwrap(), traffic: memory.traffic(kv) })
+        Ok(Outcome { bits, complete, report, reduction, traffic: memory.traffic(kv) })
     }
 
     /// Compares with the definition in f64. The bound is one, not a fit: probabilities and outputs are rounded once each (u = 2^-8

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod pairwise;
+#[allow(dead_code, reason = "mutants and counts use the rest")]
 mod problem;
 
 use common::request::Request;

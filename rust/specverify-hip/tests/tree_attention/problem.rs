@@ -1,6 +1,7 @@
 //! A batch for the attention kernels: drawn, laid out in a paged cache, run, and compared with the definition in f64.
 
 use gfxsim::{Fault, Memory, Program, Report};
+use specverify_hip::Geometry;
 use specverify_hip::abi::TreeAttentionArgs;
 use specverify_hip::tree_attention::{Cache, Plan, Query};
 
@@ -88,6 +89,8 @@ pub struct Outcome {
     /// Whether every row was written.
     pub complete: bool,
     pub report: Report,
+    /// Of the reduction, where there are splits.
+    pub reduction: Option<Report>,
     /// Requested bytes and distinct 128-byte lines of K and V together.
     pub requested: u64,
     pub lines: u64,
@@ -208,18 +211,18 @@ impl Problem {
             a.partial_stats = memory.reserve("partial_stats", plan.partial_stats * 4).address();
         }
         let plan = Plan::new(s.query, s.cache, s.dim as u32, max_rows, &a).unwrap();
-        let mut report = None;
-        for (kernel, geometry) in std::iter::once(&plan.attention).chain(&plan.reduction) {
-            let ran = launch(program, kernel, geometry.grid, geometry.block, &a, &mut memory)?;
-            report.get_or_insert(ran);
-        }
+        let mut run = |(kernel, geometry): &(String, Geometry)| {
+            launch(program, kernel, geometry.grid, geometry.block, &a, &mut memory)
+        };
+        let (report, reduction) = (run(&plan.attention)?, plan.reduction.as_ref().map(run).transpose()?);
         let complete = memory.is_written(out, 0..out.len());
         let bits = memory.bytes(out).as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
         let traffic = [memory.traffic(k), memory.traffic(v)];
         Ok(Outcome {
             bits,
             complete,
-            report: report.unwrap(),
+            report,
+            reduction,
             requested: traffic.iter().map(|t| t.requested_read).sum(),
             lines: traffic.iter().map(|t| t.lines_read).sum(),
         })

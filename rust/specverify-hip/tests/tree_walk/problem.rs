@@ -41,6 +41,7 @@ pub fn expected(request: &Request) -> Walked {
 pub struct Outcome {
     pub walked: Vec<Walked>,
     pub status: Vec<i32>,
+    pub instructions: u64,
 }
 
 pub fn walk(
@@ -88,7 +89,7 @@ pub fn walk(
         requests: n as i32,
         max_path: max_path as i32,
     };
-    launch(program, "tree_walk", [n as u32, 1, 1], 64, &arguments, &mut memory)?;
+    let report = launch(program, "tree_walk", [n as u32, 1, 1], 64, &arguments, &mut memory)?;
     let [path, emitted, accepted, counts, last, status] =
         [path, emitted, accepted, counts, last_token, status].map(|buffer| read_i32(&memory, buffer));
     let mut walked = Vec::new();
@@ -100,7 +101,7 @@ pub fn walk(
         assert_eq!(last[b], emitted.last().copied().unwrap_or(-1));
         walked.push(Walked { path: path.to_vec(), emitted: emitted.to_vec() });
     }
-    Ok(Outcome { walked, status })
+    Ok(Outcome { walked, status, instructions: report.instructions })
 }
 
 pub fn random(numbers: &mut Numbers, nodes: usize) -> Request {
@@ -133,5 +134,5 @@ pub fn mutant_run(program: &Program, _: &str) -> Result<Vec<u8>, Fault> {
     });
     let status = vec![0; requests.iter().map(|request| request.target.len()).sum()];
     let outcome = walk(program, &requests, 130, Some(&status))?;
-    Ok(format!("{outcome:?}").into_bytes())
+    Ok(format!("{:?}", (outcome.walked, outcome.status)).into_bytes())
 }
