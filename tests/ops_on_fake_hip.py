@@ -143,19 +143,35 @@ def race() -> None:
                 assert torch.equal(tokens, expected[0]), (tokens, expected[0])
                 assert torch.equal(status, expected[2])
                 assert not children or torch.equal(scores, expected[1])
+            likely(arguments, host)
+
+
+def likely(arguments: list[Any], host: list[Any]) -> None:
+    from specverify.ops import logprobs as module
+
+    children = [ints(0, 2, 3, 4, 4, 7), ints(5, 17, 2999, 0, 3, 900, 1)]
+    for raw in (False, True):
+        on_device = [one.back() for one in module._logprobs_hip(*arguments, 3, raw, *children)]
+        expected = torch.ops.specverify.logprobs(*host, 3, raw, *(one.as_subclass(torch.Tensor) for one in children))
+        for one, other in zip(on_device, expected, strict=True):
+            if one.is_floating_point():
+                assert torch.allclose(one, other, rtol=3e-7, atol=0), (raw, one, other)
+            else:
+                assert torch.equal(one, other), (raw, one, other)
 
 
 def main() -> None:
     from specverify import _core
     from specverify.ops import attention as attention_module
     from specverify.ops import kv as kv_module
+    from specverify.ops import logprobs as logprobs_module
     from specverify.ops import mla as mla_module
     from specverify.ops import race as race_module
     from specverify.ops import walk as walk_module
 
     arch, runtime = _core.hip_device(0)
     assert runtime == sys.argv[1], runtime
-    for module in (attention_module, kv_module, mla_module, race_module, walk_module):
+    for module in (attention_module, kv_module, logprobs_module, mla_module, race_module, walk_module):
         module.current = current
     walk()
     compaction()

@@ -160,6 +160,8 @@ def test_torch_may_trace_the_operators() -> None:
     offsets, ids, values = race.pop("bias")
     *most, allowed = race.values()
     torch.library.opcheck(names.race.default, (*most, offsets, ids, values, allowed, 2, True))
+    likely = (*most, offsets, ids, values, allowed, 2, False, ints(*range(9)), ints(*range(8)))
+    torch.library.opcheck(names.logprobs.default, likely)
     pools = [torch.randn(2, 4, 1, 2) for _ in range(2)]
     bases = torch.zeros(2, dtype=torch.int64)
     table = ints(0, 1).view(1, 2)
@@ -189,6 +191,7 @@ def race_case(rng: np.random.Generator, dtype: Any) -> tuple[dict[str, Any], lis
             min_p=min_p[b],
             logit_bias=biased[b] or None,
             allowed_token_ids=np.flatnonzero(mask[b]).tolist(),
+            logprobs=4,
         )
         for b in range(count)
     ]
@@ -231,6 +234,60 @@ def test_target_tokens_are_those_of_verify(dtype: str) -> None:
             expected = sv.coupled_children(one[0], 3, sampling=params[request], position=position)
             assert children.tokens[row].tolist() == expected.tokens + [-1] * (3 - len(expected.tokens))
             assert children.scores[row, : len(expected.scores)].tolist() == expected.scores
+
+
+@pytest.mark.parametrize("mode", ["raw_logprobs", "processed_logprobs"])
+def test_target_logprobs_are_those_of_verify(mode: str) -> None:
+    """Log-probabilities of `verify`, and for children the law that `probabilities` gives."""
+    rng = np.random.default_rng(8)
+    for _ in range(5):
+        arguments, params = race_case(rng, torch.float32)
+        logits, rows = arguments["logits"], arguments["logits"].shape[0]
+        offsets = np.cumsum([0, *rng.integers(0, 4, rows)])
+        ids = ints(*rng.integers(0, logits.shape[1], offsets[-1]))
+        found = ops.target_logprobs(**arguments, top=4, logprobs_mode=mode, children=(ints(*offsets), ids))
+        plain = ops.target_tokens(**arguments)
+        assert torch.equal(found.tokens, plain.tokens)
+        assert torch.equal(found.status, plain.status)
+        for row, request in enumerate(arguments["requests"].tolist()):
+            mine = slice(offsets[row], offsets[row + 1])
+            if request < 0:
+                assert found.logprobs[row] == -torch.inf
+                assert (found.child_probs[mine] == 0).all()
+                assert (found.top_ids[row] == -1).all()
+                assert (found.top_logprobs[row] == -torch.inf).all()
+                continue
+            one, position = logits[row : row + 1], int(arguments["positions"][row])
+            leaf = sv.DraftTree([], [])
+            outcome = sv.verify(one, leaf, sampling=params[request], position=position, logprobs_mode=mode)
+            assert found.logprobs[row].item() == outcome.logprobs[0]
+            expected = list(outcome.top_logprobs[0])
+            assert list(zip(found.top_ids[row].tolist(), found.top_logprobs[row].tolist(), strict=True)) == (
+                expected + [(-1, -float("inf"))] * (4 - len(expected))
+            )
+            law = sv.probabilities(one, sampling=params[request])
+            assert torch.allclose(
+                found.child_probs[mine], torch.from_numpy(law[0])[ids[mine].long()].float(), rtol=1e-6
+            )
+    nothing = ops.target_logprobs(**arguments)
+    assert nothing.top_ids.shape == (rows, 0)
+    assert nothing.child_probs.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"top": -1}, sv.ArgumentError, "top is -1; expected 0 or more"),
+        ({"logprobs_mode": "raw"}, sv.ArgumentError, "logprobs_mode is 'raw'; expected 'raw_logprobs' or"),
+        ({"children": (ints(0, 1), ints(1))}, sv.ShapeError, r"children\[0\] has shape \[2\]; expected \[9\]"),
+        ({"children": (ints(*[0] * 8, 1), ints(5000))}, sv.ArgumentError, r"child_ids\[0\] is 5000"),
+        ({"children": (ints(*[0] * 8, 2), ints(5))}, sv.ArgumentError, "child_offsets"),
+    ],
+)
+def test_target_logprobs_refuse_by_name(change: dict[str, Any], error: type[Exception], words: str) -> None:
+    arguments, _ = race_case(np.random.default_rng(7), torch.float32)
+    with pytest.raises(error, match=words):
+        ops.target_logprobs(**arguments | change)
 
 
 def test_rows_that_hold_no_distribution_have_a_status() -> None:

@@ -46,22 +46,11 @@ def tree_walk(
     max_path: int,
 ) -> list[_Ints]: ...
 def race_rows(
-    logits: _Array,
-    places: int,
-    *,
-    requests: _Ints,
-    positions: _Ints,
-    seeds: npt.NDArray[np.int64],
-    temperatures: npt.NDArray[np.float32],
-    top_k: _Ints | None,
-    top_p: npt.NDArray[np.float32] | None,
-    min_p: npt.NDArray[np.float32] | None,
-    bias_offsets: _Ints | None,
-    bias_ids: _Ints | None,
-    bias_values: npt.NDArray[np.float32] | None,
-    allowed: _Ints | None,
-    allowed_stride: int,
+    logits: _Array, rows: Mapping[str, object], places: int
 ) -> tuple[_Ints, npt.NDArray[np.float32], _Ints]: ...
+def likely_rows(
+    logits: _Array, rows: Mapping[str, object], top: int, raw: bool, child_offsets: _Ints, child_ids: _Ints
+) -> tuple[list[_Ints], list[npt.NDArray[np.float32]]]: ...
 def path_moves(
     path: _Ints, accepted: _Ints, context_lens: _Ints, block_table: _Ints, page_size: int
 ) -> list[tuple[int, int]]: ...

@@ -13,6 +13,7 @@ except ImportError as missing:
 from specverify.ops.attention import tree_attention
 from specverify.ops.device import hip_device
 from specverify.ops.kv import KvPools
+from specverify.ops.logprobs import TargetLogprobs, target_logprobs
 from specverify.ops.mla import mla_tree_attention
 from specverify.ops.race import CoupledChildren, TargetTokens, coupled_children, target_tokens
 from specverify.ops.walk import Walk, tree_walk
@@ -20,11 +21,13 @@ from specverify.ops.walk import Walk, tree_walk
 __all__ = [
     "CoupledChildren",
     "KvPools",
+    "TargetLogprobs",
     "TargetTokens",
     "Walk",
     "coupled_children",
     "hip_device",
     "mla_tree_attention",
+    "target_logprobs",
     "target_tokens",
     "tree_attention",
     "tree_walk",

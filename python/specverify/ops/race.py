@@ -7,8 +7,8 @@ import torch
 from specverify import _core
 from specverify.ops import check
 from specverify.ops.device import Pointers, address, current
+from specverify.ops.rows import LOGITS, Bias, Rows
 
-_LOGITS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 _Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -49,28 +49,12 @@ def _race(
     places: int,
     children: bool,
 ) -> _Three:
-    tokens, scores, status = _core.race_rows(
-        logits,
-        places,
-        requests=requests.numpy(),
-        positions=positions.numpy(),
-        seeds=seeds.numpy(),
-        temperatures=temperatures.numpy(),
-        top_k=None if top_k is None else top_k.numpy(),
-        top_p=None if top_p is None else top_p.numpy(),
-        min_p=None if min_p is None else min_p.numpy(),
-        bias_offsets=None if bias_offsets is None else bias_offsets.numpy(),
-        bias_ids=None if bias_ids is None else bias_ids.numpy(),
-        bias_values=None if bias_values is None else bias_values.numpy(),
-        allowed=None if allowed is None else allowed.numpy().ravel(),
-        allowed_stride=0 if allowed is None else allowed.shape[1],
+    rows = Rows(
+        requests, positions, seeds, temperatures, top_k, top_p, min_p, bias_offsets, bias_ids, bias_values, allowed
     )
-    rows = logits.shape[0]
-    return (
-        torch.from_numpy(tokens).view(rows, places),
-        torch.from_numpy(scores).view(rows, places),
-        torch.from_numpy(status),
-    )
+    tokens, scores, status = _core.race_rows(logits, rows.host(), places)
+    shape = logits.shape[0], places
+    return torch.from_numpy(tokens).view(shape), torch.from_numpy(scores).view(shape), torch.from_numpy(status)
 
 
 @_race.register_kernel("cuda")
@@ -90,45 +74,19 @@ def _race_hip(
     places: int,
     children: bool,
 ) -> _Three:
+    rows = Rows(
+        requests, positions, seeds, temperatures, top_k, top_p, min_p, bias_offsets, bias_ids, bias_values, allowed
+    )
     tokens, scores, status = _outputs(logits, requests, places)
-    dtype = _LOGITS[logits.dtype]
-    # 1 / T rounded once, as on the host; 0 says greedy.
-    inverse = torch.where(temperatures > 0, 1 / temperatures, torch.zeros_like(temperatures))
     with current(logits) as (index, stream):
         units = torch.cuda.get_device_properties(index).multi_processor_count
-        rows_of_logits, vocab = logits.shape
-        layout, sizes = _core.hip_rows_workspace(dtype, rows_of_logits, vocab, units)
-        cut = top_k is not None or top_p is not None
-        # A histogram of the masses is what top_p needs; it helps a great top_k.
-        wanted = ["maxima", "part_maxima", "part_faults"] + ["bin_masses", "bin_counts", "cuts"] * cut
-        workspace = {name: logits.new_empty(sizes[name], dtype=torch.uint8) for name in wanted}
-        rows: Pointers = {
-            **layout,
-            **{name: address(tensor) for name, tensor in workspace.items()},
-            "logits": address(logits),
-            "requests": address(requests),
-            "positions": address(positions),
-            "seeds": address(seeds),
-            "inverse_temperatures": address(inverse),
-            "top_k": address(top_k),
-            "top_p": address(top_p),
-            "min_p": address(min_p),
-            "bias_offsets": address(bias_offsets),
-            "bias_ids": address(bias_ids),
-            "bias_values": address(bias_values),
-            "allowed": address(allowed),
-            "row_stride": logits.stride(0),
-            "allowed_stride": 0 if allowed is None else allowed.shape[1],
-            "rows": rows_of_logits,
-            "vocab": vocab,
-        }
+        pointers, _workspace = rows.device(logits, units)
         results: Pointers = {"tokens": address(tokens), "status": address(status)}
         if children:
-            _core.hip_coupled_children(
-                index, stream, dtype, rows, results | {"scores": address(scores), "places": places}
-            )
+            results |= {"scores": address(scores), "places": places}
+            _core.hip_coupled_children(index, stream, LOGITS[logits.dtype], pointers, results)
         else:
-            _core.hip_target_tokens(index, stream, dtype, rows, results)
+            _core.hip_target_tokens(index, stream, LOGITS[logits.dtype], pointers, results)
     return tokens, scores, status
 
 
@@ -158,84 +116,6 @@ def _(
     return _outputs(logits, requests, places)
 
 
-def _run(
-    logits: torch.Tensor,
-    requests: torch.Tensor,
-    positions: torch.Tensor,
-    seeds: torch.Tensor,
-    temperatures: torch.Tensor,
-    top_k: torch.Tensor | None,
-    top_p: torch.Tensor | None,
-    min_p: torch.Tensor | None,
-    bias: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None,
-    allowed: torch.Tensor | None,
-    places: int,
-    children: bool,
-) -> _Three:
-    check.dtype("logits", logits, list(_LOGITS))
-    check.shape("logits", logits, "[rows, V]", None, None)
-    rows, vocab = logits.shape
-    if vocab == 0 or (vocab > 1 and logits.stride(1) != 1):
-        raise _core.ShapeError(
-            f"logits has shape {list(logits.shape)} with strides {list(logits.stride())}; expected contiguous rows"
-        )
-    check.ints("requests", requests, f"[{rows}], one a row", rows)
-    check.ints("positions", positions, f"[{rows}], one a row", rows)
-    check.dtype("seeds", seeds, [torch.int64])
-    check.shape("seeds", seeds, "[requests]", None)
-    count = seeds.shape[0]
-    for name, tensor, dtype in [
-        ("temperatures", temperatures, torch.float32),
-        ("top_k", top_k, torch.int32),
-        ("top_p", top_p, torch.float32),
-        ("min_p", min_p, torch.float32),
-        ("seeds", seeds, torch.int64),
-    ]:
-        if tensor is not None:
-            check.dtype(name, tensor, [dtype])
-            check.shape(name, tensor, f"[{count}], one a request", count)
-            check.contiguous(name, tensor)
-    offsets, ids, values = bias if bias is not None else (None, None, None)
-    if offsets is not None and ids is not None and values is not None:
-        check.ints("bias[0]", offsets, f"[{count + 1}], requests + 1", count + 1)
-        check.ints("bias[1]", ids, "[biased ids]", None)
-        check.dtype("bias[2]", values, [torch.float32])
-        check.shape("bias[2]", values, f"[{ids.shape[0]}], one a biased id", ids.shape[0])
-        check.contiguous("bias[2]", values)
-    if allowed is not None:
-        words = (vocab + 31) // 32
-        check.ints("allowed", allowed, f"[{count}, {words}], a bit for each id", count, words)
-    check.one_device(
-        logits=logits,
-        requests=requests,
-        positions=positions,
-        seeds=seeds,
-        temperatures=temperatures,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        bias=offsets,
-        allowed=allowed,
-    )
-    found: _Three = _race(
-        logits,
-        requests,
-        positions,
-        seeds,
-        temperatures,
-        top_k,
-        top_p,
-        min_p,
-        offsets,
-        ids,
-        values,
-        allowed,
-        places,
-        children,
-    )
-    return found
-
-
 def target_tokens(
     logits: torch.Tensor,
     requests: torch.Tensor,
@@ -246,7 +126,7 @@ def target_tokens(
     top_k: torch.Tensor | None = None,
     top_p: torch.Tensor | None = None,
     min_p: torch.Tensor | None = None,
-    bias: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None,
+    bias: Bias | None = None,
     allowed: torch.Tensor | None = None,
 ) -> TargetTokens:
     """Give the target's own token of each row of logits: the winner of the race, at temperature 0 the greatest logit.
@@ -287,9 +167,8 @@ def target_tokens(
     HipError
         The tensors are on a GPU that the kernels can't run on.
     """
-    tokens, _, status = _run(
-        logits, requests, positions, seeds, temperatures, top_k, top_p, min_p, bias, allowed, 1, False
-    )
+    rows = Rows.checked(logits, requests, positions, seeds, temperatures, top_k, top_p, min_p, bias, allowed)
+    tokens, _, status = _race(logits, *rows, 1, False)
     return TargetTokens(tokens[:, 0], status)
 
 
@@ -304,7 +183,7 @@ def coupled_children(
     top_k: torch.Tensor | None = None,
     top_p: torch.Tensor | None = None,
     min_p: torch.Tensor | None = None,
-    bias: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None,
+    bias: Bias | None = None,
     allowed: torch.Tensor | None = None,
 ) -> CoupledChildren:
     """Run the target's own race over a drafter's rows and give its first `k` finishers (arXiv 2408.07978).
@@ -331,5 +210,5 @@ def coupled_children(
         As `target_tokens`.
     """
     check.at_least("k", k, 1)
-    found = _run(logits, requests, positions, seeds, temperatures, top_k, top_p, min_p, bias, allowed, k, True)
-    return CoupledChildren(*found)
+    rows = Rows.checked(logits, requests, positions, seeds, temperatures, top_k, top_p, min_p, bias, allowed)
+    return CoupledChildren(*_race(logits, *rows, k, True))

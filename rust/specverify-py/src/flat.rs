@@ -4,7 +4,8 @@ use numpy::{Element, PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use specverify::Error;
 use specverify::cache::Layout;
-use specverify::flat_rows::FlatRows;
+use specverify::flat_rows::{FlatRows, Wanted};
+use specverify::rows::LogprobsMode;
 use specverify::walk::Batch;
 
 use crate::arrays::{Holds, View};
@@ -87,56 +88,102 @@ pub fn move_slots(
     py.detach(|| layout.apply(&moves, bytes)).or_raise(py)
 }
 
+/// What rows of logits depend on: the arrays of a [`FlatRows`], by name.
+#[derive(FromPyObject)]
+pub struct RowArrays<'py> {
+    #[pyo3(item)]
+    requests: PyReadonlyArray1<'py, i32>,
+    #[pyo3(item)]
+    positions: PyReadonlyArray1<'py, i32>,
+    #[pyo3(item)]
+    seeds: PyReadonlyArray1<'py, i64>,
+    #[pyo3(item)]
+    temperatures: PyReadonlyArray1<'py, f32>,
+    #[pyo3(item)]
+    top_k: Option<PyReadonlyArray1<'py, i32>>,
+    #[pyo3(item)]
+    top_p: Option<PyReadonlyArray1<'py, f32>>,
+    #[pyo3(item)]
+    min_p: Option<PyReadonlyArray1<'py, f32>>,
+    #[pyo3(item)]
+    bias_offsets: Option<PyReadonlyArray1<'py, i32>>,
+    #[pyo3(item)]
+    bias_ids: Option<PyReadonlyArray1<'py, i32>>,
+    #[pyo3(item)]
+    bias_values: Option<PyReadonlyArray1<'py, f32>>,
+    #[pyo3(item)]
+    allowed: Option<PyReadonlyArray1<'py, i32>>,
+    #[pyo3(item)]
+    allowed_stride: usize,
+}
+
+impl RowArrays<'_> {
+    fn flat(&self) -> PyResult<FlatRows<'_>> {
+        let bias = match (&self.bias_offsets, &self.bias_ids, &self.bias_values) {
+            (Some(offsets), Some(ids), Some(values)) => {
+                Some((slice("bias_offsets", offsets)?, slice("bias_ids", ids)?, slice("bias_values", values)?))
+            }
+            _ => None,
+        };
+        Ok(FlatRows {
+            requests: slice("requests", &self.requests)?,
+            positions: slice("positions", &self.positions)?,
+            seeds: slice("seeds", &self.seeds)?,
+            temperatures: slice("temperatures", &self.temperatures)?,
+            top_k: self.top_k.as_ref().map(|values| slice("top_k", values)).transpose()?,
+            top_p: self.top_p.as_ref().map(|values| slice("top_p", values)).transpose()?,
+            min_p: self.min_p.as_ref().map(|values| slice("min_p", values)).transpose()?,
+            bias,
+            allowed: match &self.allowed {
+                Some(bits) => Some((slice("allowed", bits)?, self.allowed_stride)),
+                None => None,
+            },
+        })
+    }
+}
+
 /// Tokens, scores and status, flat.
 type Finished<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<i32>>);
 
 /// First finishers of each row's race: tokens and scores [rows, places] and status [rows], flat.
 #[pyfunction]
-#[pyo3(signature = (
-    logits, places, *, requests, positions, seeds, temperatures, top_k, top_p, min_p, bias_offsets, bias_ids, bias_values, allowed,
-    allowed_stride
-))]
-#[expect(clippy::too_many_arguments, reason = "a row depends on as much")]
 pub fn race_rows<'py>(
     py: Python<'py>,
     logits: Bound<'py, PyAny>,
+    rows: RowArrays<'py>,
     places: usize,
-    requests: PyReadonlyArray1<'py, i32>,
-    positions: PyReadonlyArray1<'py, i32>,
-    seeds: PyReadonlyArray1<'py, i64>,
-    temperatures: PyReadonlyArray1<'py, f32>,
-    top_k: Option<PyReadonlyArray1<'py, i32>>,
-    top_p: Option<PyReadonlyArray1<'py, f32>>,
-    min_p: Option<PyReadonlyArray1<'py, f32>>,
-    bias_offsets: Option<PyReadonlyArray1<'py, i32>>,
-    bias_ids: Option<PyReadonlyArray1<'py, i32>>,
-    bias_values: Option<PyReadonlyArray1<'py, f32>>,
-    allowed: Option<PyReadonlyArray1<'py, i32>>,
-    allowed_stride: usize,
 ) -> PyResult<Finished<'py>> {
     let view = View::matrix("logits", &logits, Holds::Logits, "[rows, V]")?;
-    let bias = match (&bias_offsets, &bias_ids, &bias_values) {
-        (Some(offsets), Some(ids), Some(values)) => {
-            Some((slice("bias_offsets", offsets)?, slice("bias_ids", ids)?, slice("bias_values", values)?))
-        }
-        _ => None,
-    };
-    let rows = FlatRows {
-        requests: slice("requests", &requests)?,
-        positions: slice("positions", &positions)?,
-        seeds: slice("seeds", &seeds)?,
-        temperatures: slice("temperatures", &temperatures)?,
-        top_k: top_k.as_ref().map(|values| slice("top_k", values)).transpose()?,
-        top_p: top_p.as_ref().map(|values| slice("top_p", values)).transpose()?,
-        min_p: min_p.as_ref().map(|values| slice("min_p", values)).transpose()?,
-        bias,
-        allowed: allowed.as_ref().map(|bits| PyResult::Ok((slice("allowed", bits)?, allowed_stride))).transpose()?,
-    };
-    let matrix = view.slice(py, 0, view.rows())?;
+    let (rows, matrix) = (rows.flat()?, view.slice(py, 0, view.rows())?);
     let found = py.detach(|| rows.finishers(matrix, places)).or_raise(py)?;
     Ok((
         PyArray1::from_vec(py, found.tokens),
         PyArray1::from_vec(py, found.scores),
         PyArray1::from_vec(py, found.status),
+    ))
+}
+
+/// Tokens, status, top_ids; logprobs, top_logprobs, child_probs, flat.
+type Likely<'py> = ([Bound<'py, PyArray1<i32>>; 3], [Bound<'py, PyArray1<f32>>; 3]);
+
+/// The token of each row, and how likely it, the most likely ones and children are.
+#[pyfunction]
+pub fn likely_rows<'py>(
+    py: Python<'py>,
+    logits: Bound<'py, PyAny>,
+    rows: RowArrays<'py>,
+    top: usize,
+    raw: bool,
+    child_offsets: PyReadonlyArray1<'py, i32>,
+    child_ids: PyReadonlyArray1<'py, i32>,
+) -> PyResult<Likely<'py>> {
+    let view = View::matrix("logits", &logits, Holds::Logits, "[rows, V]")?;
+    let (rows, matrix) = (rows.flat()?, view.slice(py, 0, view.rows())?);
+    let children = (slice("child_offsets", &child_offsets)?, slice("child_ids", &child_ids)?);
+    let wanted = Wanted { top, mode: if raw { LogprobsMode::Raw } else { LogprobsMode::Processed }, children };
+    let found = py.detach(|| rows.likely(matrix, &wanted)).or_raise(py)?;
+    Ok((
+        [found.tokens, found.status, found.top_ids].map(|array| PyArray1::from_vec(py, array)),
+        [found.logprobs, found.top_logprobs, found.child_probs].map(|array| PyArray1::from_vec(py, array)),
     ))
 }

@@ -187,6 +187,8 @@ pub fn hip_rows_workspace<'py>(
         ("bin_masses", sizes.bin_masses),
         ("bin_counts", sizes.bin_counts),
         ("cuts", sizes.cuts),
+        ("raw_maxima", sizes.raw_maxima),
+        ("raw_totals", sizes.raw_totals),
     ] {
         bytes.set_item(name, size)?;
     }

@@ -32,6 +32,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cache::compaction_plan, module)?)?;
     module.add_function(wrap_pyfunction!(flat::tree_walk, module)?)?;
     module.add_function(wrap_pyfunction!(flat::race_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(flat::likely_rows, module)?)?;
     module.add_function(wrap_pyfunction!(flat::path_moves, module)?)?;
     module.add_function(wrap_pyfunction!(flat::move_slots, module)?)?;
     module.add_function(wrap_pyfunction!(attention::tree_attention, module)?)?;

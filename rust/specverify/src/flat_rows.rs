@@ -5,7 +5,9 @@ use crate::couple::{Drafting, coupled_children};
 use crate::error::{Error, Result, RowFault};
 use crate::params::SamplingParams;
 use crate::pool;
-use crate::rows::Matrix;
+use crate::rows::{Context, LogprobsMode, Matrix, TargetRows};
+use crate::tree::Topology;
+use crate::verify::{Row, Target};
 
 /// What the rows depend on besides the logits.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,6 +41,34 @@ pub struct Finishers {
     pub scores: Vec<f32>,
     /// \[rows\]: 0; 1 the row holds NaN; 2 +inf; 3 nothing is left that could be drawn; 4 the row is not used.
     pub status: Vec<i32>,
+}
+
+/// What is wanted of each row beside its token.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// How many of the most likely tokens.
+    pub top: usize,
+    /// Of which law the log-probabilities are.
+    pub mode: LogprobsMode,
+    /// Offsets \[rows + 1\] into ids, whose probabilities are wanted.
+    pub children: (&'a [i32], &'a [i32]),
+}
+
+/// The tokens of rows, and how likely they and others were.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Likely {
+    /// \[rows\], -1 where the status is not 0.
+    pub tokens: Vec<i32>,
+    /// \[rows\], as in [`Finishers`].
+    pub status: Vec<i32>,
+    /// \[rows\], log-probability of the token, -inf without one.
+    pub logprobs: Vec<f32>,
+    /// \[rows, top\], most likely first, -1 after the last.
+    pub top_ids: Vec<i32>,
+    /// \[rows, top\], -inf after the last.
+    pub top_logprobs: Vec<f32>,
+    /// Of every child: what its row draws it with, parameters and all; 0 where the status is not 0.
+    pub child_probs: Vec<f32>,
 }
 
 /// The row is not used.
@@ -88,6 +118,73 @@ impl FlatRows<'_> {
         Ok(found)
     }
 
+    /// The target's token of each row, log-probabilities, and probabilities of children.
+    ///
+    /// # Errors
+    /// As [`FlatRows::finishers`]; children are checked as well.
+    pub fn likely(&self, logits: Matrix<'_>, wanted: &Wanted<'_>) -> Result<Likely> {
+        let (rows, vocab) = (logits.rows(), logits.vocab());
+        let params = self.check(rows, vocab)?;
+        check_lists("child", rows, "rows", wanted.children, vocab)?;
+        let (offsets, ids) = wanted.children;
+        let children = |row: usize| &ids[offsets[row] as usize..offsets[row + 1] as usize];
+        let root = Topology::new(Vec::new(), Vec::new())?;
+        let indices: Vec<usize> = (0..rows).collect();
+        let each = pool::map(&indices, |&row| -> Result<Likely> {
+            let mut found = Likely {
+                tokens: vec![-1],
+                status: vec![NOT_USED],
+                logprobs: vec![f32::NEG_INFINITY],
+                top_ids: vec![-1; wanted.top],
+                top_logprobs: vec![f32::NEG_INFINITY; wanted.top],
+                child_probs: vec![0.0; children(row).len()],
+            };
+            let Ok(request) = usize::try_from(self.requests[row]) else { return Ok(found) };
+            let context = Context {
+                params: &params[request],
+                seed: self.seeds[request] as u64,
+                position: self.positions[row] as u32,
+                prompt: &[],
+                output: &[],
+                stop_token_ids: &[],
+                tree: &root,
+            };
+            let mut target = TargetRows::new(Matrix::new(logits.row(row)?, 1, vocab, vocab)?, context)?;
+            let token = match target.token(0) {
+                Ok(token) => token,
+                Err(Error::Row { fault, .. }) => {
+                    found.status[0] = status(fault);
+                    return Ok(found);
+                }
+                Err(error) => return Err(error),
+            };
+            (found.tokens[0], found.status[0]) = (token as i32, 0);
+            let logprobs = target.logprobs(0, token, wanted.top, wanted.mode)?;
+            found.logprobs[0] = logprobs.token;
+            for (place, (id, logprob)) in logprobs.top.into_iter().enumerate() {
+                (found.top_ids[place], found.top_logprobs[place]) = (id as i32, logprob);
+            }
+            if !found.child_probs.is_empty() {
+                let law = target.row(0)?;
+                for (p, &id) in found.child_probs.iter_mut().zip(children(row)) {
+                    *p = law.get(id as u32) as f32;
+                }
+            }
+            Ok(found)
+        })?;
+        let mut all = Likely::default();
+        for row in each {
+            let row = row?;
+            all.tokens.extend(row.tokens);
+            all.status.extend(row.status);
+            all.logprobs.extend(row.logprobs);
+            all.top_ids.extend(row.top_ids);
+            all.top_logprobs.extend(row.top_logprobs);
+            all.child_probs.extend(row.child_probs);
+        }
+        Ok(all)
+    }
+
     /// Checks every length; gives each request's parameters.
     fn check(&self, rows: usize, vocab: usize) -> Result<Vec<SamplingParams>> {
         let requests = self.seeds.len();
@@ -107,16 +204,8 @@ impl FlatRows<'_> {
             return Err(Error::argument(format!("requests[{row}]"), self.requests[row], expected));
         }
         if let Some((offsets, ids, values)) = self.bias {
-            length("bias_offsets", offsets.len(), requests + 1, "requests + 1")?;
+            check_lists("bias", requests, "requests", (offsets, ids), vocab)?;
             length("bias_values", values.len(), ids.len(), "one a bias id")?;
-            let ascends = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
-            if offsets[0] != 0 || !ascends || offsets[requests] as usize != ids.len() {
-                let expected = format!("offsets that ascend from 0 to {}, the length of bias_ids", ids.len());
-                return Err(Error::argument("bias_offsets", format!("{offsets:?}"), expected));
-            }
-            if let Some(i) = ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= vocab)) {
-                return Err(Error::argument(format!("bias_ids[{i}]"), ids[i], format!("an id below {vocab}")));
-            }
         }
         let words = vocab.div_ceil(32);
         if let Some((bits, stride)) = self.allowed
@@ -149,6 +238,22 @@ impl FlatRows<'_> {
         // A temperature that vLLM would raise is taken as it is, and a bias of -inf is a ban.
         Ok(SamplingParams { temperature: self.temperatures[b], logit_bias, allowed_token_ids, ..checked })
     }
+}
+
+/// Checks lists of ids, as many as there are rows or requests, one after the other.
+fn check_lists(name: &str, lists: usize, of: &str, (offsets, ids): (&[i32], &[i32]), vocab: usize) -> Result<()> {
+    if offsets.len() != lists + 1 {
+        return Err(Error::shape(format!("{name}_offsets"), offsets.len(), format!("{} ({of} + 1)", lists + 1)));
+    }
+    let ascends = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+    if offsets[0] != 0 || !ascends || offsets[lists] as usize != ids.len() {
+        let expected = format!("offsets that ascend from 0 to {}, the length of {name}_ids", ids.len());
+        return Err(Error::argument(format!("{name}_offsets"), format!("{offsets:?}"), expected));
+    }
+    if let Some(i) = ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= vocab)) {
+        return Err(Error::argument(format!("{name}_ids[{i}]"), ids[i], format!("an id below {vocab}")));
+    }
+    Ok(())
 }
 
 fn status(fault: RowFault) -> i32 {

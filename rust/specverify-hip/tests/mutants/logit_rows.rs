@@ -111,7 +111,7 @@ pub fn cases(arch: &'static str, kernel: &str) -> Vec<Case> {
     let columns = (0..401).map(|id| if id % 8 < 5 { id / 8 * 5 + id % 8 } else { -1 }).collect();
 
     let free: Vec<_> =
-        (0..2).map(|i| request(&SamplingParams::default(), i, vec![normal(&mut numbers, 700, 3.0)])).collect();
+        (0..2).map(|i| request(&SamplingParams::default(), i, vec![normal(&mut numbers, 5003, 3.0)])).collect();
     let mut long = |deviation| normal(&mut numbers, 9003, deviation);
     let plain = [of(0, 1.0, 0.0), of(70, 1.0, 0.0), of(0, 0.9, 0.0), of(1500, 0.95, 0.0), of(0, 1.0, 0.05)]
         .iter()
@@ -137,7 +137,7 @@ pub fn cases(arch: &'static str, kernel: &str) -> Vec<Case> {
     let batch = |vocab, requests| Batch { totals: true, ..Batch::new(logits, vocab, requests) };
     let mut batches = [
         Batch { raw: true, ..batch(201, faulty(&mut numbers, 201)) },
-        Batch { totals: false, raw: true, ..batch(700, free) },
+        Batch { totals: false, raw: true, ..batch(5003, free) },
         batch(65, biased),
         Batch { raw: true, width: 251, columns: Some(columns), ..batch(401, mapped) },
         Batch { raw: true, allowed_by_row: true, ..batch(703, edited) },
