@@ -324,7 +324,11 @@ def measure_point(
     for name, peer in peers(device, shape, options.cache_name).items():
         times[name] = None
         if options.peers and not isinstance(peer, str):
-            times[name] = 1e6 * measure(device, [peer(batch) for batch in batches], options.iterations)
+            try:
+                times[name] = 1e6 * measure(device, [peer(batch) for batch in batches], options.iterations)
+            except Exception as error:
+                # Another version's signature, a compiler, memory: no reason to lose our own figures.
+                print(f"  {name} failed at the point below: {type(error).__name__}: {str(error).splitlines()[:1]}")
     return Row(
         layer,
         point.batch,

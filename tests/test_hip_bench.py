@@ -83,6 +83,22 @@ def test_results_that_differ_end_it(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "results differ by nan" in capsys.readouterr().out
 
 
+def test_a_peer_that_fails_costs_its_own_figure_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(batch: hip_bench.Batch) -> Any:
+        raise TypeError("unified_attention() got an unexpected keyword")
+
+    monkeypatch.setattr(hip_bench, "peers", lambda *_: {"vLLM": fail, "SDPA": lambda batch: batch.sdpa})
+    monkeypatch.setattr(hip_bench, "measure", lambda _device, _calls, _iterations: 2e-6)
+    options = hip_bench.arguments(["--rotate", "1"])
+    point = roofline.Point(1, 2, 70)
+    row = hip_bench.measure_point(Host(), options.layers[0], point, options, torch.bfloat16)  # type: ignore[arg-type]
+    assert row.peers == {"vLLM": None, "SDPA": 2.0}
+    assert row.measured == 2.0
+    assert "vLLM failed at the point below: TypeError" in capsys.readouterr().out
+
+
 def test_events_time_a_captured_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """What only a GPU runs, with torch.cuda's parts replaced by ones that count."""
     clock, log = [0.0], []

@@ -186,10 +186,15 @@ impl Lds {
         };
         let words = bytes.div_ceil(4);
         for phase in 0..64 / lanes_a_phase {
-            let mut wanted: Vec<u32> = (phase * lanes_a_phase..(phase + 1) * lanes_a_phase)
+            let wanted = (phase * lanes_a_phase..(phase + 1) * lanes_a_phase)
                 .filter_map(|i| addresses[lane_at(i)])
-                .flat_map(|address| (0..words as u32).map(move |word| address / 4 + word))
-                .collect();
+                .flat_map(|address| (0..words as u32).map(move |word| address / 4 + word));
+            // Most phases have no conflict: the first word that a bank is asked for is the only one.
+            let mut only = [None; 64];
+            if wanted.clone().all(|word| *only[word as usize % self.banks].get_or_insert(word) == word) {
+                continue;
+            }
+            let mut wanted: Vec<u32> = wanted.collect();
             wanted.sort_unstable();
             wanted.dedup();
             let mut load = [0_u32; 64];

@@ -84,13 +84,14 @@ impl Shape {
     /// A matrix as rows of K (B transposed).
     fn load(&self, wave: &Wave, first: usize, element: Element) -> Result<Vec<f32>> {
         let (each, a_word) = (self.each(), 32 / element.bits());
+        let group = self.m.trailing_zeros();
         let mut out = vec![0.0; self.m * self.k];
         for e in 0..each {
             let lanes = wave.vector_for(first + e / a_word, u64::MAX, "a matrix instruction")?;
             let shift = (e % a_word * element.bits()) as u32;
             let keep = if element.bits() == 32 { u32::MAX } else { (1 << element.bits()) - 1 };
             for (lane, bits) in lanes.iter().enumerate() {
-                out[lane % self.m * self.k + lane / self.m * each + e] = element.decode(bits >> shift & keep);
+                out[(lane & (self.m - 1)) * self.k + (lane >> group) * each + e] = element.decode(bits >> shift & keep);
             }
         }
         Ok(out)
@@ -123,7 +124,7 @@ pub(crate) fn decode(name: &str, operands: &Operands, fp8_is_fnuz: bool) -> Resu
             }
             for lane in 0..64 {
                 let row = &rows[shape.row(lane, e) * shape.k..][..shape.k];
-                let column = &columns[lane % shape.m * shape.k..][..shape.k];
+                let column = &columns[(lane & (shape.m - 1)) * shape.k..][..shape.k];
                 out[lane] = (f32::from_bits(added[lane]) + dot(row, column)).to_bits();
             }
         }
