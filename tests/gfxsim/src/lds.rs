@@ -163,7 +163,9 @@ impl Lds {
     ///
     /// Phases as AMD's Composable Kernel documents them ("Understanding AMD GPU LDS and bank conflicts"): a 128-bit write serves eight
     /// consecutive lanes at a time, a 128-bit read lanes 0-3 with 20-23, 4-7 with 16-19, and so on; narrower accesses serve 16
-    /// (64 bits) and 32 (32 bits) consecutive lanes. That 64 banks serve twice as many is assumed.
+    /// (64 bits) and 32 (32 bits) consecutive lanes. Of 64 banks HipKittens has measured (`analysis/paper_experiments/phases`) 128-bit reads,
+    /// 16 lanes: 0-3 with 12-15 and 20-27, then the others of the half; and 64-bit writes, 16 consecutive lanes. That they serve twice as many in
+    /// all other cases is assumed.
     pub fn count(&mut self, addresses: &[Option<u32>; 64], bytes: usize, write: bool) {
         self.accesses += 1;
         self.bytes += (addresses.iter().flatten().count() * bytes) as u64;
@@ -174,15 +176,15 @@ impl Lds {
             16
         } else {
             32
-        }) * self.banks
-            / 32;
+        }) * if write && bytes == 8 { 1 } else { self.banks / 32 };
         let lane_at = |i: usize| {
             if !wide || write {
                 return i;
             }
-            // 0-3 20-23 | 4-7 16-19 | 8-11 28-31 | 12-15 24-27
+            // Fours of lanes: 0-3 20-23 | 4-7 16-19 | ..., or 0-3 12-15 20-27 | ...
             let (half, quad, low) = (i / 32 * 32, i % 32 / 4, i % 4);
-            half + [0, 5, 1, 4, 2, 7, 3, 6][quad] * 4 + low
+            let order = if self.banks == 64 { [0, 3, 5, 6, 1, 2, 4, 7] } else { [0, 5, 1, 4, 2, 7, 3, 6] };
+            half + order[quad] * 4 + low
         };
         let words = bytes.div_ceil(4);
         for phase in 0..64 / lanes_a_phase {

@@ -28,7 +28,13 @@ fn bank_conflicts_and_bytes() {
     assert_eq!(lds("gfx950", &by(3), "b32", "v4"), (256, 1));
     // Lanes that want one word get it together.
     assert_eq!(lds("gfx942", "v_mov_b32_e32 v1, 0", "b32", "v4"), (256, 0));
-    assert_eq!(lds("gfx942", &by(4), "b128", "v[4:7]"), (1024, 0));
+    // Lanes 0-3 with 20-23, and 64 banks: 0-3 with 12-15 and 20-27; 16 bytes a lane, each phase meets every bank once.
+    for arch in ["gfx942", "gfx950"] {
+        assert_eq!(lds(arch, &by(4), "b128", "v[4:7]"), (1024, 0));
+    }
+    // Lanes 0-15 read one chunk, 16-31 another of the same banks: in each phase of 64 banks are lanes of both.
+    let apart = "v_and_b32_e32 v1, 16, v0\nv_lshlrev_b32_e32 v1, 4, v1";
+    assert_eq!(lds("gfx950", apart, "b128", "v[4:7]"), (1024, 4));
 }
 
 /// Waves are dealt to four SIMDs in turn: the first of five waves and the last are on the same.
