@@ -104,12 +104,14 @@ fn counted(family: &Family, arch: &'static str, kernel: &str) -> Vec<String> {
         "kv_compact" => {
             let width = kernel.rsplit('_').next().unwrap().parse().unwrap();
             let mut numbers = Numbers(7);
+            let program = program("kv_compact", arch);
             let moved = if kernel.starts_with("kv_move") {
-                return Vec::new();
+                kv_compact::move_in_order(program, width, &mut numbers)
             } else {
                 let (_, layout) = kv_compact::SHAPES.into_iter().find(|(other, _)| *other == width).unwrap();
-                kv_compact::compact(program("kv_compact", arch), width, layout, &mut numbers).unwrap()
+                kv_compact::compact(program, width, layout, &mut numbers)
             };
+            let moved = moved.unwrap();
             let bytes: u64 = moved.traffic.iter().map(|one| one.requested_read + one.requested_written).sum();
             vec![format!("{:.3}", bytes as f64 / (2 * moved.bytes * moved.traffic.len()) as f64)]
         }
