@@ -248,7 +248,7 @@ pub(crate) fn local(name: &str, operands: &Operands) -> Result<Action> {
                 let mask = wave.exec();
                 let base = *wave.vector_for(address, mask, "an address")?;
                 let mut values = Vec::with_capacity(offsets.len() * width.registers());
-                let mut touched = Vec::new();
+                let mut touched = Vec::with_capacity(64 * offsets.len());
                 for &offset in &offsets {
                     let mut part = vec![[0; 64]; width.registers()];
                     let mut bytes = [0; 16];
@@ -272,7 +272,7 @@ pub(crate) fn local(name: &str, operands: &Operands) -> Result<Action> {
             Ok(Box::new(move |wave, env| {
                 let mask = wave.exec();
                 let base = *wave.vector_for(address, mask, "an address")?;
-                let mut touched = Vec::new();
+                let mut touched = Vec::with_capacity(64 * offsets.len());
                 for (&offset, &data) in offsets.iter().zip(&data) {
                     let registers = stored(wave, data, width, mask)?;
                     let mut bytes = [0; 16];

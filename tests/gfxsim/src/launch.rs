@@ -168,16 +168,21 @@ impl Program {
         let arguments = with_hidden_arguments(launch, kernel.metadata.kernarg as usize);
         let kernarg = memory.add_read_only("kernarg", &arguments).address();
         let lds_bytes = kernel.metadata.lds as usize + launch.dynamic_lds;
-        let mut run = Run { program: self, report: Report::default(), lds_bytes };
+        let banks = if self.arch() == "gfx950" { 64 } else { 32 };
+        let mut run = Run { program: self, report: Report::default(), lds: Lds::new(lds_bytes, banks) };
+        let mut waves = Vec::new();
         for z in 0..launch.grid[2] {
             for y in 0..launch.grid[1] {
                 for x in 0..launch.grid[0] {
-                    let mut waves = waves(launch, kernel, kernarg, &arguments, [x, y, z])?;
+                    dispatch(&mut waves, launch, kernel, kernarg, &arguments, [x, y, z])?;
                     run.workgroup(&mut waves, memory)?;
                 }
             }
         }
-        Ok(run.report)
+        let Run { mut report, lds, .. } = run;
+        (report.lds_accesses, report.lds_bytes) = (lds.accesses, lds.bytes);
+        report.lds_conflict_cycles = lds.conflict_cycles;
+        Ok(report)
     }
 }
 
@@ -191,13 +196,24 @@ fn with_hidden_arguments(launch: &Launch<'_>, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// The waves of a workgroup as the dispatcher sets them up.
-fn waves(launch: &Launch<'_>, kernel: &Kernel, kernarg: u64, arguments: &[u8], group: [u32; 3]) -> Result<Vec<Wave>> {
+/// Makes the waves of a workgroup as the dispatcher sets them up, out of those of the last one.
+fn dispatch(
+    waves: &mut Vec<Wave>,
+    launch: &Launch<'_>,
+    kernel: &Kernel,
+    kernarg: u64,
+    arguments: &[u8],
+    group: [u32; 3],
+) -> Result<()> {
     let directive = |name: &str| kernel.directive(name);
     let items = launch.block.iter().product::<u32>() as usize;
-    let mut waves = Vec::new();
     for number in 0..items.div_ceil(64) {
-        let mut wave = Wave::new(number, kernel.entry, items - 64 * number);
+        let lanes = items - 64 * number;
+        match waves.get_mut(number) {
+            Some(wave) => wave.restart(kernel.entry, lanes),
+            None => waves.push(Wave::new(number, kernel.entry, lanes)),
+        }
+        let wave = &mut waves[number];
         let mut next = 0;
         if directive("user_sgpr_kernarg_segment_ptr") != 0 {
             wave.set_pair(0, kernarg)?;
@@ -224,25 +240,23 @@ fn waves(launch: &Launch<'_>, kernel: &Kernel, kernarg: u64, arguments: &[u8], g
             *id = x | y << 10 | z << 20;
         }
         wave.set_vector(0, &ids, u64::MAX, u64::MAX)?;
-        waves.push(wave);
     }
-    Ok(waves)
+    Ok(())
 }
 
 struct Run<'a> {
     program: &'a Program,
     report: Report,
-    lds_bytes: usize,
+    lds: Lds,
 }
 
 impl Run<'_> {
     fn workgroup(&mut self, waves: &mut [Wave], memory: &mut Memory) -> Result<()> {
-        let banks = if self.program.arch() == "gfx950" { 64 } else { 32 };
-        let mut lds = Lds::new(self.lds_bytes, banks);
+        self.lds.restart();
         loop {
             let mut waiting = 0;
             for wave in waves.iter_mut().filter(|wave| !wave.done) {
-                waiting += usize::from(self.run_to_barrier(wave, &mut lds, memory)?);
+                waiting += usize::from(self.run_to_barrier(wave, memory)?);
             }
             if waiting == 0 {
                 break;
@@ -252,22 +266,19 @@ impl Run<'_> {
             }
             for wave in waves.iter() {
                 for access in wave.unfinished_lds() {
-                    lds.outlive_barrier(&access.addresses, access.by, wave.number);
+                    self.lds.outlive_barrier(&access.addresses, access.by, wave.number);
                 }
             }
-            lds.epoch += 1;
+            self.lds.epoch += 1;
         }
-        self.report.lds_accesses += lds.accesses;
-        self.report.lds_bytes += lds.bytes;
-        self.report.lds_conflict_cycles += lds.conflict_cycles;
         Ok(())
     }
 
     /// Runs a wave until it waits at a barrier (true) or ends (false).
-    fn run_to_barrier(&mut self, wave: &mut Wave, lds: &mut Lds, memory: &mut Memory) -> Result<bool> {
+    fn run_to_barrier(&mut self, wave: &mut Wave, memory: &mut Memory) -> Result<bool> {
         let mut classes = [0_u64; Class::ALL.len()];
         let mut flops = 0;
-        let mut env = Env { memory, lds, flops: &mut flops };
+        let mut env = Env { memory, lds: &mut self.lds, flops: &mut flops };
         let outcome = loop {
             let Some(decoded) = self.program.code.get(wave.pc) else {
                 break Err(Fault::malformed("the program ran past its end"));

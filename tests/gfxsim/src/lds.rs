@@ -80,6 +80,13 @@ impl Lds {
         }
     }
 
+    /// For the next workgroup: nothing is written, and what was touched was touched before.
+    pub fn restart(&mut self) {
+        self.written.fill(false);
+        // An access that outlived a barrier is of the epoch after the last.
+        self.epoch += 2;
+    }
+
     fn check(&self, address: usize, bytes: usize) -> Result<()> {
         if address + bytes > self.data.len() {
             return Err(Kind::LdsOutOfBounds { address, bytes, size: self.data.len() }.into());

@@ -18,6 +18,9 @@ use crate::operand::{Place, Source, Type, vector};
 use crate::parse::Operands;
 use crate::wave::{Lanes, Wave};
 
+/// Columns that are computed at a time.
+const COLUMNS: usize = 16;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Element {
     F32,
@@ -81,20 +84,48 @@ impl Shape {
         self.k * self.m / 64
     }
 
-    /// A matrix as rows of K (B transposed).
+    /// A transposed, or B: the elements of one k are neighbours, as are those of neighbouring lanes.
     fn load(&self, wave: &Wave, first: usize, element: Element) -> Result<Vec<f32>> {
-        let (each, a_word) = (self.each(), 32 / element.bits());
-        let group = self.m.trailing_zeros();
+        match element {
+            Element::F32 => self.decoded(wave, first, element.bits(), |bits| Element::F32.decode(bits)),
+            Element::F16 => self.decoded(wave, first, element.bits(), |bits| Element::F16.decode(bits)),
+            Element::Bf16 => self.decoded(wave, first, element.bits(), |bits| Element::Bf16.decode(bits)),
+            Element::F8(kind) => self.decoded(wave, first, element.bits(), |bits| kind.decode(bits as u8)),
+        }
+    }
+
+    fn decoded(&self, wave: &Wave, first: usize, bits: usize, decode: impl Fn(u32) -> f32) -> Result<Vec<f32>> {
+        let (each, a_word, keep) = (self.each(), 32 / bits, u32::MAX >> (32 - bits));
         let mut out = vec![0.0; self.m * self.k];
         for e in 0..each {
             let lanes = wave.vector_for(first + e / a_word, u64::MAX, "a matrix instruction")?;
-            let shift = (e % a_word * element.bits()) as u32;
-            let keep = if element.bits() == 32 { u32::MAX } else { (1 << element.bits()) - 1 };
-            for (lane, bits) in lanes.iter().enumerate() {
-                out[(lane & (self.m - 1)) * self.k + (lane >> group) * each + e] = element.decode(bits >> shift & keep);
+            let shift = (e % a_word * bits) as u32;
+            for (group, lanes) in lanes.chunks_exact(self.m).enumerate() {
+                let out = &mut out[(group * each + e) * self.m..][..self.m];
+                out.iter_mut().zip(lanes).for_each(|(out, lane)| *out = decode(lane >> shift & keep));
             }
         }
         Ok(out)
+    }
+
+    /// A row of A times neighbouring columns of B. Every eighth product goes to one of eight sums in f32: products of 16-bit elements are
+    /// exact, and the hardware's own order is not documented.
+    fn products(&self, a: &[f32], row: usize, b: &[f32], column: usize) -> [f32; COLUMNS] {
+        let add = |sums: &mut [f32; COLUMNS], k: usize| {
+            let (factor, b) = (a[k * self.m + row], &b[k * self.m + column..][..COLUMNS]);
+            sums.iter_mut().zip(b).for_each(|(sum, b)| *sum += factor * b);
+        };
+        let eights = self.k / 8 * 8;
+        let mut total = [0.0; COLUMNS];
+        for first in 0..8.min(eights) {
+            let mut sums = [0.0; COLUMNS];
+            (first..eights).step_by(8).for_each(|k| add(&mut sums, k));
+            total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
+        }
+        let mut rest = [0.0; COLUMNS];
+        (eights..self.k).for_each(|k| add(&mut rest, k));
+        total.iter_mut().zip(rest).for_each(|(total, rest)| *total += rest);
+        total
     }
 
     /// Row of element `e` of C and D in a lane.
@@ -122,10 +153,11 @@ pub(crate) fn decode(name: &str, operands: &Operands, fp8_is_fnuz: bool) -> Resu
                 Place::Vector(first) => added = *wave.vector_for(first + e, u64::MAX, "a matrix instruction")?,
                 _ => added.fill(c.uniform(wave)?),
             }
-            for lane in 0..64 {
-                let row = &rows[shape.row(lane, e) * shape.k..][..shape.k];
-                let column = &columns[(lane & (shape.m - 1)) * shape.k..][..shape.k];
-                out[lane] = (f32::from_bits(added[lane]) + dot(row, column)).to_bits();
+            for lane in (0..64).step_by(COLUMNS) {
+                let products = shape.products(&rows, shape.row(lane, e), &columns, lane & (shape.m - 1));
+                for (i, product) in products.into_iter().enumerate() {
+                    out[lane + i] = (f32::from_bits(added[lane + i]) + product).to_bits();
+                }
             }
         }
         *env.flops += 2 * (shape.m * shape.m * shape.k) as u64;
@@ -134,17 +166,4 @@ pub(crate) fn decode(name: &str, operands: &Operands, fp8_is_fnuz: bool) -> Resu
         }
         Ok(())
     }))
-}
-
-/// The sum of products, in f32 in eight lanes: products of 16-bit elements are exact, and the hardware's own order is not documented.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0.0_f32; 8];
-    for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
-        for i in 0..8 {
-            lanes[i] += a[i] * b[i];
-        }
-    }
-    let done = a.len() / 8 * 8;
-    let rest: f32 = a[done..].iter().zip(&b[done..]).map(|(a, b)| a * b).sum();
-    lanes.iter().sum::<f32>() + rest
 }

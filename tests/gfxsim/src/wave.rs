@@ -8,6 +8,9 @@ use crate::lds::Use;
 /// A value a lane.
 pub(crate) type Lanes = [u32; 64];
 
+/// What a vector register holds before it is written.
+const UNWRITTEN: Lanes = [0x7FC0_DEAD; 64];
+
 /// Numbers of the special scalar registers.
 pub(crate) const VCC: usize = 106;
 pub(crate) const M0: usize = 124;
@@ -67,13 +70,17 @@ pub(crate) struct Wave {
 
 impl Wave {
     pub fn new(number: usize, entry: usize, lanes: usize) -> Self {
+        Self::with(vec![UNWRITTEN; 2 * AGPR], number, entry, lanes)
+    }
+
+    fn with(vectors: Vec<Lanes>, number: usize, entry: usize, lanes: usize) -> Self {
         let mut wave = Self {
             number,
             pc: entry,
             scc: false,
             done: false,
             executed: 0,
-            vectors: vec![[0x7FC0_DEAD; 64]; 2 * AGPR],
+            vectors,
             written: vec![0; 2 * AGPR],
             pending: vec![0; 2 * AGPR],
             scalars: [0xDEAD_BEEF; SGPRS],
@@ -84,6 +91,13 @@ impl Wave {
         };
         wave.set_mask(EXEC, if lanes >= 64 { u64::MAX } else { (1 << lanes) - 1 });
         wave
+    }
+
+    /// Becomes the same wave of the next workgroup: a new one in every respect, in memory that is there already.
+    pub fn restart(&mut self, entry: usize, lanes: usize) {
+        let mut vectors = std::mem::take(&mut self.vectors);
+        vectors.fill(UNWRITTEN);
+        *self = Self::with(vectors, self.number, entry, lanes);
     }
 
     pub fn exec(&self) -> u64 {
@@ -216,6 +230,10 @@ impl Wave {
             Pending::Vector { first, values, mask, keep } => {
                 for (index, values) in (first..).zip(values) {
                     self.pending[index] -= 1;
+                    if mask == u64::MAX && keep == 0 {
+                        (self.vectors[index], self.written[index]) = (values, mask);
+                        continue;
+                    }
                     for lane in (0..64).filter(|lane| mask >> lane & 1 == 1) {
                         let register = &mut self.vectors[index][lane];
                         *register = *register & keep | values[lane] & !keep;
