@@ -38,6 +38,7 @@ impl Element {
         }
     }
 
+    #[inline(always)]
     fn decode(self, bits: u32) -> f32 {
         match self {
             Element::F32 => f32::from_bits(bits),
@@ -112,8 +113,7 @@ impl Shape {
     /// exact, and the hardware's own order is not documented.
     fn products(&self, a: &[f32], row: usize, b: &[f32], column: usize) -> [f32; COLUMNS] {
         let add = |sums: &mut [f32; COLUMNS], k: usize| {
-            let (factor, b) = (a[k * self.m + row], &b[k * self.m + column..][..COLUMNS]);
-            sums.iter_mut().zip(b).for_each(|(sum, b)| *sum += factor * b);
+            add_products(sums, a[k * self.m + row], &b[k * self.m + column..][..COLUMNS]);
         };
         let eights = self.k / 8 * 8;
         let mut total = [0.0; COLUMNS];
@@ -166,4 +166,9 @@ pub(crate) fn decode(name: &str, operands: &Operands, fp8_is_fnuz: bool) -> Resu
         }
         Ok(())
     }))
+}
+
+#[inline(always)]
+fn add_products(sums: &mut [f32; COLUMNS], factor: f32, columns: &[f32]) {
+    sums.iter_mut().zip(columns).for_each(|(sum, column)| *sum += factor * column);
 }

@@ -96,7 +96,9 @@ impl Wave {
     /// Becomes the same wave of the next workgroup: a new one in every respect, in memory that is there already.
     pub fn restart(&mut self, entry: usize, lanes: usize) {
         let mut vectors = std::mem::take(&mut self.vectors);
-        vectors.fill(UNWRITTEN);
+        for (register, _) in vectors.iter_mut().zip(&self.written).filter(|&(_, &written)| written != 0) {
+            *register = UNWRITTEN;
+        }
         *self = Self::with(vectors, self.number, entry, lanes);
     }
 

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{run, text};
-use gfxsim::{Fault, Kind};
+use common::{kernarg, launch, run, text};
+use gfxsim::{Fault, Kind, Launch, Memory, Program};
 
 const LDS: usize = 512;
 
@@ -265,4 +265,27 @@ fn other_architectures_and_wrong_arguments_are_refused() {
     let program = gfxsim::Program::parse(&text("gfx942", 0, "s_endpgm")).unwrap();
     let fault = program.launch(&common::launch(&[0; 8], 1), &mut gfxsim::Memory::new()).unwrap_err();
     assert!(fault.to_string().contains("kernarg of k has 8 bytes"), "{fault}");
+}
+
+/// The simulator uses the registers and the LDS of a workgroup for the next one, which must not notice.
+#[test]
+fn a_workgroup_finds_nothing_of_the_one_before() {
+    let two = |body: &str| {
+        let program = Program::parse(&text("gfx942", 256, body)).unwrap();
+        let mut memory = Memory::new();
+        let (input, output) = (memory.add("inputs", &[0; 4]), memory.reserve("outputs", 256));
+        let arguments = kernarg(input, output);
+        program.launch(&Launch { grid: [2, 1, 1], ..launch(&arguments, 1) }, &mut memory)
+    };
+    let first_writes = |second: &str| {
+        two(&format!(
+            "v_lshlrev_b32_e32 v1, 2, v0\ns_cmp_lg_u32 s2, 0\ns_cbranch_scc1 .L1\nv_mov_b32_e32 v5, v0\nds_write_b32 v1, v0\n\
+             s_mov_b32 s20, 1\ns_endpgm\n.L1:\n{second}\ns_endpgm"
+        ))
+    };
+    assert!(first_writes("ds_write_b32 v1, v0").is_ok());
+    assert_eq!(first_writes("ds_read_b32 v5, v1").unwrap_err().kind, Kind::LdsUninitialised(0));
+    let stored = first_writes("global_store_dword v1, v5, s[6:7]").unwrap_err().kind;
+    assert_eq!(stored, Kind::UnwrittenRegister { register: "v5".into(), by: "a store" });
+    assert!(matches!(first_writes("s_add_u32 s9, s20, 1").unwrap_err().kind, Kind::UnwrittenRegister { .. }));
 }
