@@ -103,6 +103,15 @@ fn arguments_have_the_size_that_the_compiler_says() {
     }
 }
 
+/// The simulator knows every instruction that ships, whether inputs reach it or not.
+#[test]
+fn no_instruction_is_unknown() {
+    for object in CODE_OBJECTS {
+        let program = gfxsim::Program::parse(object.assembly).unwrap();
+        assert_eq!(program.unknown().next(), None, "{} for {}", object.source, object.arch);
+    }
+}
+
 /// No spills, no scratch, LDS of one workgroup within gfx942's 64 KiB, at least two waves a SIMD.
 #[test]
 fn no_kernel_spills_or_starves() {

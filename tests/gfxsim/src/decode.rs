@@ -85,7 +85,6 @@ const HINTS: &[&str] = &[
     "s_inst_prefetch",
     "buffer_inv",
     "buffer_wbl2",
-    "s_setreg_imm32_b32",
     "s_dcache_wb",
     "s_clause",
 ];

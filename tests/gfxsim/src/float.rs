@@ -17,6 +17,38 @@ pub(crate) fn fma(a: f32, b: f32, c: f32) -> f32 {
     f64::from_bits(if inexact { bits.wrapping_add(step) } else { bits }) as f32
 }
 
+fn is_signalling(value: f32) -> bool {
+    value.is_nan() && value.to_bits() >> 22 & 1 == 0
+}
+
+/// The greater, as the unit does in IEEE mode: a quiet NaN gives way, a signalling one does not, and 0 is above -0.
+pub(crate) fn maximum(a: f32, b: f32) -> f32 {
+    if is_signalling(a) || is_signalling(b) {
+        f32::NAN
+    } else if a.is_nan() || b > a || a == b && a.is_sign_negative() {
+        b
+    } else {
+        a
+    }
+}
+
+/// The lesser, likewise.
+pub(crate) fn minimum(a: f32, b: f32) -> f32 {
+    -maximum(-a, -b)
+}
+
+/// [`maximum`] of two f16.
+pub(crate) fn maximum_f16(a: u32, b: u32) -> u32 {
+    // Widening makes a signalling NaN a quiet one.
+    let signals = |bits: u32| f16(bits).is_nan() && bits >> 9 & 1 == 0;
+    if signals(a) || signals(b) { to_f16(f32::NAN) } else { to_f16(maximum(f16(a), f16(b))) }
+}
+
+/// [`minimum`] of two f16.
+pub(crate) fn minimum_f16(a: u32, b: u32) -> u32 {
+    maximum_f16(a ^ 0x8000, b ^ 0x8000) ^ 0x8000
+}
+
 /// The value of an f16 in the low bits of a register.
 #[inline(always)]
 pub(crate) fn f16(bits: u32) -> f32 {

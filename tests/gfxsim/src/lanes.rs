@@ -1,6 +1,6 @@
 //! Vector instructions that compute each lane's 32-bit result from up to three 32-bit sources: a table, one line an opcode.
 
-use crate::float::{f16, fma, to_bf16, to_f16};
+use crate::float::{f16, fma, maximum, maximum_f16, minimum, minimum_f16, to_bf16, to_f16};
 use crate::operand::Type;
 use crate::wave::Lanes;
 
@@ -59,9 +59,12 @@ fn to_f16_rtz(value: f32) -> u32 {
     u32::from(if over && value.is_finite() { bits - 1 } else { bits })
 }
 
-/// As IEEE-754 minNum/maxNum: a NaN gives way.
 fn median(a: f32, b: f32, c: f32) -> f32 {
-    if a.is_nan() || b.is_nan() || c.is_nan() { a.min(b).min(c) } else { a.max(b).min(a.min(b).max(c)) }
+    if a.is_nan() || b.is_nan() || c.is_nan() {
+        minimum(minimum(a, b), c)
+    } else {
+        minimum(maximum(a, b), maximum(minimum(a, b), c))
+    }
 }
 
 fn round_even(value: f32) -> f32 {
@@ -69,9 +72,15 @@ fn round_even(value: f32) -> f32 {
 }
 
 /// Through f64, whose functions are within an ulp of it: the f32 result is the correctly rounded one but for rare ties. The hardware's is
-/// within one ulp of f32.
+/// within one ulp of f32, and takes and gives 0 for denormals, whatever the float mode (so LLVM, which scales around them).
 fn via64(value: f32, function: fn(f64) -> f64) -> u32 {
-    (function(f64::from(value)) as f32).to_bits()
+    let flush = |x: f32| if x.is_subnormal() { 0.0_f32.copysign(x) } else { x };
+    flush(function(f64::from(flush(value))) as f32).to_bits()
+}
+
+/// value * 2^by, rounded once.
+fn ldexp(value: f32, by: i32) -> f32 {
+    (f64::from(value) * f64::from(by.clamp(-400, 400)).exp2()) as f32
 }
 
 fn perm(a: u32, b: u32, selector: u32) -> u32 {
@@ -189,10 +198,10 @@ lane_ops! {
     "v_fmac_f32" F32 3 |a, b, c| fma(f(a), f(b), f(c)).to_bits();
     "v_fmamk_f32" F32 3 |a, b, c| fma(f(a), f(b), f(c)).to_bits();
     "v_fmaak_f32" F32 3 |a, b, c| fma(f(a), f(b), f(c)).to_bits();
-    "v_max_f32" F32 2 |a, b, c| f(a).max(f(b)).to_bits();
-    "v_min_f32" F32 2 |a, b, c| f(a).min(f(b)).to_bits();
-    "v_max3_f32" F32 3 |a, b, c| f(a).max(f(b)).max(f(c)).to_bits();
-    "v_min3_f32" F32 3 |a, b, c| f(a).min(f(b)).min(f(c)).to_bits();
+    "v_max_f32" F32 2 |a, b, c| maximum(f(a), f(b)).to_bits();
+    "v_min_f32" F32 2 |a, b, c| minimum(f(a), f(b)).to_bits();
+    "v_max3_f32" F32 3 |a, b, c| maximum(maximum(f(a), f(b)), f(c)).to_bits();
+    "v_min3_f32" F32 3 |a, b, c| minimum(minimum(f(a), f(b)), f(c)).to_bits();
     "v_med3_f32" F32 3 |a, b, c| median(f(a), f(b), f(c)).to_bits();
     "v_exp_f32" F32 1 |a, b, c| via64(f(a), f64::exp2);
     "v_log_f32" F32 1 |a, b, c| via64(f(a), f64::log2);
@@ -204,7 +213,7 @@ lane_ops! {
     "v_floor_f32" F32 1 |a, b, c| f(a).floor().to_bits();
     "v_ceil_f32" F32 1 |a, b, c| f(a).ceil().to_bits();
     "v_trunc_f32" F32 1 |a, b, c| f(a).trunc().to_bits();
-    "v_ldexp_f32" F32 2 |a, b, c| ((f64::from(f(a)) * f64::from(i(b).clamp(-400, 400)).exp2()) as f32).to_bits();
+    "v_ldexp_f32" F32 2 |a, b, c| ldexp(f(a), i(b)).to_bits();
     // Without the scaling that v_div_scale_f32 never asks for here, a fused multiply-add.
     "v_div_fmas_f32" F32 3 |a, b, c| fma(f(a), f(b), f(c)).to_bits();
     "v_div_fixup_f32" F32 3 |a, b, c| div_fixup(f(a), f(b), f(c)).to_bits();
@@ -227,8 +236,8 @@ lane_ops! {
     "v_add_f16" F16 2 |a, b, c| to_f16(f16(a) + f16(b));
     "v_sub_f16" F16 2 |a, b, c| to_f16(f16(a) - f16(b));
     "v_mul_f16" F16 2 |a, b, c| to_f16(f16(a) * f16(b));
-    "v_max_f16" F16 2 |a, b, c| to_f16(f16(a).max(f16(b)));
-    "v_min_f16" F16 2 |a, b, c| to_f16(f16(a).min(f16(b)));
+    "v_max_f16" F16 2 |a, b, c| maximum_f16(a, b);
+    "v_min_f16" F16 2 |a, b, c| minimum_f16(a, b);
 }
 
 #[cfg(test)]
@@ -324,8 +333,14 @@ mod tests {
         ("v_med3_f32", [ONE, THREE, TWO], TWO),
         ("v_exp_f32", [ONE, 0, 0], TWO),
         ("v_exp_f32", [INFINITY | MINUS, 0, 0], 0),
+        // 2^-126 is the least that is not taken for 0.
+        ("v_exp_f32", [0xC2FC_0000, 0, 0], 0x0080_0000),
+        ("v_exp_f32", [0xC2FC_0001, 0, 0], 0),
         ("v_log_f32", [TWO, 0, 0], ONE),
+        ("v_log_f32", [0x007F_FFFF, 0, 0], INFINITY | MINUS),
         ("v_rcp_f32", [TWO, 0, 0], HALF),
+        ("v_rcp_f32", [0x0040_0000 | MINUS, 0, 0], INFINITY | MINUS),
+        ("v_rcp_f32", [0x7F00_0000, 0, 0], 0),
         ("v_rcp_iflag_f32", [TWO, 0, 0], HALF),
         ("v_rsq_f32", [0x4080_0000, 0, 0], HALF),
         ("v_sqrt_f32", [0x4080_0000, 0, 0], TWO),

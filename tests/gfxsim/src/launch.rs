@@ -162,8 +162,11 @@ impl Program {
                 )));
             }
         }
-        if kernel.directive("float_denorm_mode_32") != 3 {
+        if ["32", "16_64"].iter().any(|bits| kernel.directive(&format!("float_denorm_mode_{bits}")) != 3) {
             return Err(Fault::malformed(format!("{} flushes denormals, which the simulator does not", launch.kernel)));
+        }
+        if ["32", "16_64"].iter().any(|bits| kernel.directive(&format!("float_round_mode_{bits}")) != 0) {
+            return Err(Fault::malformed(format!("{} does not round to even, as the simulator does", launch.kernel)));
         }
         let arguments = with_hidden_arguments(launch, kernel.metadata.kernarg as usize);
         let kernarg = memory.add_read_only("kernarg", &arguments).address();

@@ -53,6 +53,8 @@ struct Region {
     /// A byte each: 0 readable, 1 never written, 2 poisoned.
     state: Vec<u8>,
     read_only: bool,
+    /// Whether it began with contents.
+    filled: bool,
     traffic: Traffic,
     read_lines: Vec<bool>,
     written_lines: Vec<bool>,
@@ -101,6 +103,7 @@ impl Memory {
             data,
             state: vec![state; bytes],
             read_only,
+            filled: state == 0,
             traffic: Traffic::default(),
             read_lines: vec![false; lines],
             written_lines: vec![false; lines],
@@ -126,6 +129,21 @@ impl Memory {
         let region = &mut self.regions[buffer.index];
         region.data[offset..offset + bytes.len()].copy_from_slice(bytes);
         region.state[offset..offset + bytes.len()].fill(0);
+    }
+
+    /// Overwrites every buffer that began with contents by the same buffer of another memory, poison and all, as copies from the host do
+    /// before a captured launch runs again. Those that began unwritten keep what kernels left in them.
+    ///
+    /// # Panics
+    /// When the other has a buffer of another name or size in the place of one of these.
+    pub fn refill(&mut self, from: &Self) {
+        for (region, new) in self.regions.iter_mut().zip(&from.regions) {
+            let same = (&region.name, region.base, region.data.len()) == (&new.name, new.base, new.data.len());
+            assert!(same, "`{}` of {} bytes is no `{}`", new.name, new.data.len(), region.name);
+            if region.filled {
+                (region.data, region.state) = (new.data.clone(), new.state.clone());
+            }
+        }
     }
 
     /// Frees a buffer: every access to it becomes a fault. Its address is not used again while later buffers live.

@@ -109,6 +109,11 @@ impl Source {
         Ok(Self { place, negate, absolute, kind })
     }
 
+    /// Whether it is negated or taken without its sign.
+    pub fn is_modified(&self) -> bool {
+        self.negate || self.absolute
+    }
+
     /// 32 bits a lane, and which lanes were written.
     #[inline]
     pub fn lanes(&self, wave: &Wave, out: &mut Lanes) -> Result<u64> {

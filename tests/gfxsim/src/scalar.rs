@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::decode::Action;
 use crate::fault::{Kind, Result};
-use crate::operand::{Source, Type, scalar as destination};
+use crate::operand::{Place, Source, Type, scalar as destination};
 use crate::parse::{Operands, integer};
 use crate::wave::{EXEC, VCC, Wave};
 
@@ -147,8 +147,14 @@ pub(crate) fn decode(name: &str, operands: &Operands, labels: &HashMap<String, u
         return branch(name, *labels.get(text(0)?).ok_or_else(unknown)?);
     }
     if let Some(rest) = name.strip_prefix("s_cmp_").or_else(|| name.strip_prefix("s_cmpk_")) {
-        let (a, b) = (source(0)?, source(1)?);
         let (relation, kind) = rest.split_once('_').ok_or_else(unknown)?;
+        let (a, mut b) = (source(0)?, source(1)?);
+        if name.starts_with("s_cmpk_") {
+            // 16 bits, which the assembler prints as they are.
+            let bits = integer(text(1)?)?;
+            b.place =
+                Place::Constant(if kind == "i32" { i64::from(bits as i16) as u64 } else { u64::from(bits as u16) });
+        }
         let test = ordering(relation).ok_or_else(unknown)?;
         let (wide, is_signed) = (kind.ends_with("64"), kind.starts_with('i'));
         return Ok(Box::new(move |wave, _| {

@@ -110,7 +110,8 @@ fn plain(form: &Form<'_>, op: LaneOp) -> Result<Action> {
     form.only(&["op_sel"])?;
     let (d, sources) = (vector(form.text(0)?)?, table_sources(form, op)?);
     let upper: Vec<bool> = (0..=sources.len()).map(|i| halves.get(i) == Some(&1)).collect();
-    if upper[sources.len()] {
+    // Signs are of the half that is read.
+    if upper[sources.len()] || upper.contains(&true) && sources.iter().any(Source::is_modified) {
         return Err(form.unknown());
     }
     Ok(Box::new(move |wave, _| {
@@ -216,6 +217,10 @@ fn sdwa(form: &Form<'_>, op: LaneOp) -> Result<Action> {
         _ => return Err(form.unknown()),
     };
     let (d, sources) = (vector(form.text(0)?)?, table_sources(form, op)?);
+    // Signs are of the part that is read.
+    if sources.iter().any(Source::is_modified) || op.accumulates {
+        return Err(form.unknown());
+    }
     Ok(Box::new(move |wave, _| {
         let (mut values, written) = gather(&sources, wave)?;
         for (values, (shift, keep)) in values.iter_mut().zip(parts) {

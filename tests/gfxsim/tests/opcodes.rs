@@ -125,6 +125,9 @@ fn scalar_arithmetic() {
         ("s_cmp_le_u32", "s10, s12", ALL, 1, true, 0, false),
         ("s_cmp_eq_u64", "s[10:11], s[12:13]", 1 << 40, 1, true, 0, false),
         ("s_cmpk_lg_u32", "s10, 0x3", 4, 0, false, 0, true),
+        ("s_cmpk_lt_i32", "s10, 0xff80", ALL - 200, 0, false, 0, true),
+        ("s_cmpk_gt_i32", "s10, -128", ALL, 0, false, 0, true),
+        ("s_cmpk_gt_u32", "s10, 0xff80", 0xFF81, 0, false, 0, true),
         ("s_bitcmp1_b32", "s10, s12", 8, 3, false, 0, true),
         ("s_bitcmp0_b64", "s[10:11], s12", 1 << 40, 40, true, 0, false),
     ];
@@ -206,7 +209,12 @@ fn sixty_four_bits_a_lane() {
         ("v_trunc_f64_e32 v[2:3], v[10:11]", f(-1.5), 0, f(-1.0)),
         ("v_rndne_f64_e32 v[2:3], v[10:11]", f(2.5), 0, f(2.0)),
         ("v_bitop3_b32 v2, v10, v11, v12 bitop3:0x96", 0b1010 | 0b1100 << 32, 0b1111, 0b1001),
-        ("v_pk_fma_f32 v[2:3], v[10:11], v[12:13], 1.0", pair(2.0, 3.0), pair(4.0, 5.0), pair(9.0, 16.0)),
+        (
+            "v_pk_fma_f32 v[2:3], v[10:11], v[12:13], 1.0 op_sel_hi:[1,1,0]",
+            pair(2.0, 3.0),
+            pair(4.0, 5.0),
+            pair(9.0, 16.0),
+        ),
         ("v_pk_mul_f32 v[2:3], v[10:11], v[12:13] op_sel_hi:[1,0]", pair(2.0, 3.0), pair(4.0, 5.0), pair(8.0, 12.0)),
         (
             "v_pk_add_f32 v[2:3], v[10:11], v[12:13] neg_lo:[0,1] neg_hi:[0,1]",

@@ -65,6 +65,20 @@ pub fn input<T: Number>(memory: &mut Memory, name: &str, values: &[T]) -> Buffer
     memory.add_read_only(name, &bytes)
 }
 
+/// The same with places between that kernels must not read.
+pub fn padded_input<T: Number>(memory: &mut Memory, name: &str, values: &[Option<T>]) -> Buffer {
+    let mut bytes = Vec::with_capacity(size_of::<T>() * values.len());
+    values.iter().for_each(|value| match value {
+        Some(value) => value.append(&mut bytes),
+        None => bytes.resize(bytes.len() + size_of::<T>(), 0xFF),
+    });
+    let buffer = memory.add_read_only(name, &bytes);
+    for (i, _) in values.iter().enumerate().filter(|(_, value)| value.is_none()) {
+        memory.poison(buffer, i * size_of::<T>()..(i + 1) * size_of::<T>());
+    }
+    buffer
+}
+
 /// A buffer as i32.
 pub fn read_i32(memory: &Memory, buffer: Buffer) -> Vec<i32> {
     memory.bytes(buffer).as_chunks::<4>().0.iter().map(|word| i32::from_le_bytes(*word)).collect()

@@ -2,7 +2,7 @@
 
 use gfxsim::Memory;
 
-use super::{Numbers, input};
+use super::{Numbers, input, padded_input};
 
 /// One request: its tree as parents (-1 is the root), or a chain without ancestor bits.
 #[derive(Clone)]
@@ -49,6 +49,18 @@ impl Request {
     }
 }
 
+/// What a launch is made for, whatever a batch fills of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Capacity {
+    /// Of q and the output.
+    pub rows: usize,
+    /// Of a request.
+    pub request_rows: usize,
+    pub pages: usize,
+    /// Pages of a request.
+    pub table: usize,
+}
+
 /// What tells the kernels of a batch's rows and trees: device addresses, but for `rows` and `words`.
 pub struct Rows {
     pub cu_rows: u64,
@@ -56,25 +68,34 @@ pub struct Rows {
     /// Of every row, whether they are needed or not.
     pub ancestors: u64,
     pub rows: usize,
+    /// What there is room for.
+    pub capacity: usize,
     pub words: i32,
 }
 
-pub fn rows(requests: &[Request], memory: &mut Memory) -> Rows {
+/// With the room that a launch has, or for what there is.
+pub fn rows(requests: &[Request], capacity: &Capacity, memory: &mut Memory) -> Rows {
     let mut cu_rows = vec![0_i32];
     let mut ancestors = Vec::new();
-    let words = if requests.iter().all(|r| r.rows() <= 65) { 1 } else { 2 };
+    let words =
+        if requests.iter().map(Request::rows).chain([capacity.request_rows]).all(|rows| rows <= 65) { 1 } else { 2 };
     for request in requests {
         cu_rows.push(cu_rows.last().unwrap() + request.rows() as i32);
         for row in 0..request.rows() {
             ancestors.extend([request.bits(row) as u64, (request.bits(row) >> 64) as u64].into_iter().take(words));
         }
     }
+    let rows = *cu_rows.last().unwrap() as usize;
+    let capacity = capacity.rows.max(rows);
+    let mut ancestors: Vec<_> = ancestors.into_iter().map(Some).collect();
+    ancestors.resize(capacity * words, None);
     let contexts: Vec<i32> = requests.iter().map(|request| request.context as i32).collect();
     Rows {
         cu_rows: input(memory, "cu_rows", &cu_rows).address(),
         context_lens: input(memory, "context_lens", &contexts).address(),
-        ancestors: input(memory, "ancestors", &ancestors).address(),
-        rows: *cu_rows.last().unwrap() as usize,
+        ancestors: padded_input(memory, "ancestors", &ancestors).address(),
+        rows,
+        capacity,
         words: words as i32,
     }
 }
@@ -89,15 +110,16 @@ pub struct Pages {
 }
 
 impl Pages {
-    pub fn new(requests: &[Request], page_size: usize, seed: u64) -> Self {
+    /// With the room that a launch has, or for what there is.
+    pub fn new(requests: &[Request], page_size: usize, seed: u64, capacity: &Capacity) -> Self {
         let mut numbers = Numbers(seed);
         let owned: Vec<usize> = requests.iter().map(|r| r.keys().div_ceil(page_size)).collect();
-        let count = owned.iter().sum::<usize>() + 2;
+        let count = (owned.iter().sum::<usize>() + 2).max(capacity.pages);
         let mut free: Vec<i32> = (0..count as i32).collect();
         for i in (1..count).rev() {
             free.swap(i, numbers.below(i + 1));
         }
-        let stride = owned.iter().max().unwrap() + 1;
+        let stride = (owned.iter().max().unwrap_or(&0) + 1).max(capacity.table);
         let mut table = vec![i32::MAX; requests.len() * stride];
         for (b, &owned) in owned.iter().enumerate() {
             table[b * stride..][..owned].fill_with(|| free.pop().unwrap());

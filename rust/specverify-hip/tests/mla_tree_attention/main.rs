@@ -7,11 +7,12 @@ mod pairwise;
 #[allow(dead_code, reason = "mutants and counts use the rest")]
 mod problem;
 
-use common::request::Request;
+use common::request::{Capacity, Request};
 use common::{ARCHITECTURES, Numbers, program};
-use pairwise::pairwise;
+use gfxsim::Memory;
+use pairwise::{missing, pairwise};
 use problem::{KEY, Problem, SOURCE, Settings, TYPES};
-use specverify_hip::abi::MlaTreeAttentionArgs;
+use specverify_hip::abi::{Arguments, MlaTreeAttentionArgs};
 use specverify_hip::mla_tree_attention::{Plan, ROWS, splits};
 use specverify_hip::tree_attention::{Cache, Query};
 
@@ -29,23 +30,35 @@ fn agrees_with_the_definition_on_a_pairwise_array_gfx950() {
 fn pairwise_array(only: &str) {
     const QUERIES: [usize; 6] = [1, 3, 5, 17, 65, 128];
     const CONTEXTS: [usize; 7] = [0, 1, 15, 16, 63, 260, 1025];
-    const HEADS: [usize; 4] = [16, 20, 32, 128];
+    const HEADS: [usize; 5] = [4, 16, 20, 32, 128];
     const PAGES: [usize; 5] = [1, 16, 48, 64, 256];
     const SPLITS: [(usize, usize); 4] = [(1, 0), (3, 0), (8, 128), (70, 0)];
-    let cases = pairwise(&[2, 4, QUERIES.len(), CONTEXTS.len(), HEADS.len(), PAGES.len(), SPLITS.len(), 2, 3]);
+    let levels = [2, TYPES.len(), QUERIES.len(), CONTEXTS.len(), HEADS.len(), PAGES.len(), SPLITS.len(), 2, 2, 2, 3];
+    // Within the time there is: larger are `all_heads_of_the_largest_tree` and `a_context_of_2048`.
+    let affordable = |case: &[Option<usize>]| {
+        let [queries, context, heads] =
+            [(2, &QUERIES[..]), (3, &CONTEXTS), (4, &HEADS)].map(|(i, of)| case[i].map_or(of[0], |level| of[level]));
+        queries * heads * (context + queries) < 600_000
+    };
+    let cases = pairwise(&levels, affordable);
     assert!(cases.len() <= 60, "{} cases", cases.len());
+    let left_out = missing(&levels, &cases);
+    assert_eq!(left_out, [[(2, QUERIES.len() - 1), (4, HEADS.len() - 1)]], "{left_out:?}");
     for (number, case) in cases.iter().enumerate() {
-        let &[arch, types, queries, context, heads, page, splits, padded, tree] = &case[..] else { unreachable!() };
+        let &[arch, types, queries, context, heads, page, splits, padded, apart, scaled, tree] = &case[..] else {
+            unreachable!()
+        };
         if ARCHITECTURES[arch] != only {
             continue;
         }
         let mut numbers = Numbers(number as u64);
-        let (queries, context, heads) = (QUERIES[queries], CONTEXTS[context], HEADS[heads]);
         let settings = Settings {
-            // The largest are left to `all_heads_of_the_largest_tree` and `a_context_of_2048`.
-            heads: *[heads, 16, 4].iter().find(|&heads| queries * heads * (context + queries) < 600_000).unwrap(),
+            heads: HEADS[heads],
             page_size: PAGES[page],
             token_stride: [KEY, KEY + 64][padded],
+            between_pages: [0, 40][padded],
+            between_heads: [0, 8][apart],
+            scaled: scaled == 1,
             splits: SPLITS[splits].0,
             split_keys: SPLITS[splits].1,
             implicit_chain: tree == 0,
@@ -58,7 +71,7 @@ fn pairwise_array(only: &str) {
         let requests = vec![
             request(33, 2),
             Request { empty: true, ..request(7, 1) },
-            request(context, queries),
+            request(CONTEXTS[context], QUERIES[queries]),
             Request { empty: true, ..request(0, 1) },
         ];
         let problem = Problem::new(settings, requests, number as u64);
@@ -68,9 +81,11 @@ fn pairwise_array(only: &str) {
 
 #[test]
 fn all_heads_of_the_largest_tree() {
-    let settings = Settings { heads: 128, page_size: 64, ..Settings::new("gfx950", TYPES[2]) };
-    let problem = Problem::new(settings, vec![Request::random(5, 128, &mut Numbers(128))], 128);
-    problem.check(&problem.run());
+    for (arch, types) in ARCHITECTURES.into_iter().zip([TYPES[0], TYPES[2]]) {
+        let settings = Settings { heads: 128, page_size: 64, ..Settings::new(arch, types) };
+        let problem = Problem::new(settings, vec![Request::random(5, 128, &mut Numbers(128))], 128);
+        problem.check(&problem.run());
+    }
 }
 
 #[test]
@@ -173,6 +188,47 @@ fn neither_the_order_of_pages_nor_other_requests_change_a_bit() {
             let outcome = problem.run();
             assert_eq!(Problem { page_seed: 99, ..problem.clone() }.run().bits, outcome.bits);
             assert_eq!(problem.alone(1).run().bits, outcome.bits[9 * settings.row_width()..]);
+        }
+    }
+}
+
+/// Padding slots of a captured graph alone: nothing is read and nothing written.
+#[test]
+fn a_batch_without_rows() {
+    for arch in ARCHITECTURES {
+        for splits in [1, 3] {
+            let settings = Settings { splits, ..Settings::new(arch, TYPES[0]) };
+            let empty = Request { empty: true, ..Request::chain(40, 3) };
+            assert!(Problem::new(settings, vec![empty.clone(), empty], 0).run().bits.is_empty());
+        }
+    }
+}
+
+/// A captured launch: the same arguments and the same grid while rows, contexts, trees, pages, queries and keys change on the device. What
+/// the launch before left in the workspace and in the output is there.
+#[test]
+fn a_captured_launch_serves_whatever_the_device_holds() {
+    for arch in ARCHITECTURES {
+        for types in TYPES {
+            let settings = Settings { splits: 4, ..Settings::new(arch, types) };
+            let mut numbers = Numbers(6);
+            let empty = Request { empty: true, ..Request::chain(9, 1) };
+            let batches = [
+                vec![Request::random(300, 9, &mut numbers), Request::random(15, 3, &mut numbers), empty.clone()],
+                vec![empty, Request::random(0, 1, &mut numbers), Request::random(61, 66, &mut numbers)],
+            ];
+            let capacity = Capacity { rows: 70, request_rows: 66, pages: 30, table: 22 };
+            let problem = |(seed, requests)| Problem { capacity, ..Problem::new(settings, requests, seed) };
+            let problems: Vec<_> = (10..).zip(batches).map(problem).collect();
+            let mut memory = Memory::new();
+            let captured = problems[0].upload(&mut memory);
+            for problem in &problems {
+                let mut wanted = Memory::new();
+                let upload = problem.upload(&mut wanted);
+                assert_eq!(upload.arguments.bytes(), captured.arguments.bytes());
+                memory.refill(&wanted);
+                problem.check(&problem.launch(program(SOURCE, arch), &captured, &mut memory).unwrap());
+            }
         }
     }
 }

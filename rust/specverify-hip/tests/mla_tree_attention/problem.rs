@@ -1,14 +1,14 @@
 //! A batch for MLA attention: drawn, laid out in a paged cache, run, and compared with the definition in f64.
 
-use gfxsim::{Fault, Memory, Program, Report, Traffic};
+use gfxsim::{Buffer, Fault, Memory, Program, Report, Traffic};
 use specverify_hip::Geometry;
 use specverify_hip::abi::MlaTreeAttentionArgs;
 use specverify_hip::mla_tree_attention::{LATENT, Plan, WIDTH};
 use specverify_hip::tree_attention::{Cache, Query};
 
 use crate::common::elements::{Elements, normal};
-use crate::common::request::{Pages, Request, rows};
-use crate::common::{Numbers, input, launch, program};
+use crate::common::request::{Capacity, Pages, Request, rows};
+use crate::common::{Numbers, input, launch, padded_input, program};
 
 pub const SOURCE: &str = "mla_tree_attention";
 pub const VALUE: usize = LATENT as usize;
@@ -23,8 +23,14 @@ pub struct Settings {
     pub elements: Elements,
     pub heads: usize,
     pub page_size: usize,
-    /// Elements between tokens: what lies between belongs to nobody.
+    /// Elements from token to token: what lies between belongs to nobody.
     pub token_stride: usize,
+    /// Elements of other layers between one page and the next, and before the first.
+    pub between_pages: usize,
+    /// Elements of others between the heads of q and of the output, and twice as many between rows.
+    pub between_heads: usize,
+    /// Whether a cache of fp8 has a scale.
+    pub scaled: bool,
     pub splits: usize,
     pub split_keys: usize,
     /// Chains only: no ancestor bits.
@@ -38,6 +44,9 @@ impl Settings {
             heads: 16,
             page_size: 16,
             token_stride: KEY,
+            between_pages: 0,
+            between_heads: 0,
+            scaled: true,
             splits: 1,
             split_keys: 0,
             implicit_chain: false,
@@ -45,11 +54,18 @@ impl Settings {
     }
 
     pub fn scale(&self) -> f32 {
-        (KEY as f32).powf(-0.5)
+        // Keys of fp8 are large: keep the scores of all types in one range.
+        (KEY as f32).powf(-0.5) * if self.elements.cache == Cache::Fp8 && !self.scaled { KV_SCALE } else { 1.0 }
     }
 
-    pub fn kv_scale(&self) -> f64 {
-        if self.elements.cache == Cache::Fp8 { KV_SCALE.into() } else { 1.0 }
+    pub fn kv_scale(&self) -> Option<f32> {
+        (self.elements.cache == Cache::Fp8 && self.scaled).then_some(KV_SCALE)
+    }
+
+    /// Of rows and heads of so many elements.
+    fn strides(&self, elements: usize) -> [usize; 2] {
+        let head = elements + self.between_heads;
+        [self.heads * head + 2 * self.between_heads, head]
     }
 
     pub fn row_width(&self) -> usize {
@@ -66,12 +82,22 @@ pub struct Problem {
     pub kv: Vec<Vec<u16>>,
     /// Orders the pages.
     pub page_seed: u64,
+    /// What the batch does not need of it is poisoned.
+    pub capacity: Capacity,
+}
+
+/// A batch in memory.
+pub struct Upload {
+    pub arguments: MlaTreeAttentionArgs,
+    pub plan: Plan,
+    cache: Buffer,
+    out: Buffer,
 }
 
 pub struct Outcome {
     /// `[rows][heads][512]`
     pub bits: Vec<u16>,
-    /// Whether all of it was written.
+    /// Whether all of it was written, and nothing else.
     pub complete: bool,
     pub report: Report,
     /// Of the reduction, where there are splits.
@@ -88,63 +114,77 @@ impl Problem {
         let q = (0..rows * settings.heads * KEY).map(|_| elements.query_bits(2.0 * normal(&mut numbers))).collect();
         let sizes = requests.iter().map(|request| request.keys() * KEY);
         let kv = sizes.map(|size| (0..size).map(|_| elements.random_element(&mut numbers)).collect()).collect();
-        Self { settings, requests, q, kv, page_seed: seed }
+        Self { settings, requests, q, kv, page_seed: seed, capacity: Capacity::default() }
     }
 
     /// Everything that the request does not own is poisoned: reading it is a fault. What it owns but has not filled is NaN.
     pub fn run(&self) -> Outcome {
         let s = &self.settings;
         let outcome = self.run_on(program(SOURCE, s.elements.arch)).unwrap_or_else(|fault| panic!("{s:?}: {fault}"));
-        assert!(outcome.complete, "every row is written: {s:?}");
+        assert!(outcome.complete, "every row is written and nothing else: {s:?}");
         outcome
     }
 
     /// As [`Problem::run`], on the kernels of a program; what they meet is the caller's.
     pub fn run_on(&self, program: &Program) -> Result<Outcome, Fault> {
-        let s = &self.settings;
         let mut memory = Memory::new();
-        let pages = Pages::new(&self.requests, s.page_size, self.page_seed);
+        let upload = self.upload(&mut memory);
+        self.launch(program, &upload, &mut memory)
+    }
+
+    /// Puts everything into memory: what launches need depends on the settings and the capacity alone.
+    pub fn upload(&self, memory: &mut Memory) -> Upload {
+        let (s, capacity) = (&self.settings, &self.capacity);
+        let pages = Pages::new(&self.requests, s.page_size, self.page_seed, capacity);
         let size = s.elements.element_bytes();
-        let page_stride = s.page_size * s.token_stride;
+        let page_stride = s.page_size * s.token_stride + s.between_pages;
         let nan = s.elements.not_a_number().to_le_bytes();
-        let mut image: Vec<u8> = nan[..size].repeat(pages.count * page_stride);
-        let mut owned = vec![false; pages.count * s.page_size];
+        let elements = s.between_pages + pages.count * page_stride;
+        let mut image: Vec<u8> = nan[..size].repeat(elements);
+        let mut owned = vec![false; elements];
         for (b, kv) in self.kv.iter().enumerate() {
             for (key, values) in kv.chunks(KEY).enumerate() {
                 let (page, offset) = pages.slot(b, key);
-                owned[page * s.page_size + offset] = true;
-                let at = (page * page_stride + offset * s.token_stride) * size;
-                for (element, bits) in image[at..].chunks_exact_mut(size).zip(values) {
+                let at = s.between_pages + page * page_stride + offset * s.token_stride;
+                owned[at..at + KEY].fill(true);
+                for (element, bits) in image[at * size..].chunks_exact_mut(size).zip(values) {
                     element.copy_from_slice(&bits.to_le_bytes()[..size]);
                 }
             }
         }
         let kv = memory.add_read_only("kv", &image);
-        for (token, &owned) in owned.iter().enumerate() {
-            let start = if owned { KEY } else { 0 };
-            memory.poison(kv, (token * s.token_stride + start) * size..(token + 1) * s.token_stride * size);
+        // Tokens start at multiples of 8 elements.
+        for at in (0..elements).step_by(8).filter(|&at| !owned[at]) {
+            memory.poison(kv, at * size..(at + 8) * size);
         }
-        let trees = rows(&self.requests, &mut memory);
-        let q = input(&mut memory, "q", &self.q);
-        let out = memory.reserve("out", trees.rows * s.row_width() * 2);
+        let trees = rows(&self.requests, capacity, memory);
+        let [q_row, q_head] = s.strides(KEY);
+        let mut q = vec![None; trees.capacity * q_row];
+        for (index, values) in self.q.chunks_exact(KEY).enumerate() {
+            let at = index / s.heads * q_row + index % s.heads * q_head;
+            q[at..at + KEY].iter_mut().zip(values).for_each(|(element, bits)| *element = Some(*bits));
+        }
+        let q = padded_input(memory, "q", &q);
+        let [out_row, out_head] = s.strides(VALUE);
+        let out = memory.reserve("out", trees.capacity * out_row * 2);
         let mut a = MlaTreeAttentionArgs {
             out: out.address(),
             q: q.address(),
-            kv: kv.address(),
-            block_table: input(&mut memory, "block_table", &pages.table).address(),
+            kv: kv.address() + (s.between_pages * size) as u64,
+            block_table: input(memory, "block_table", &pages.table).address(),
             cu_rows: trees.cu_rows,
             context_lens: trees.context_lens,
             ancestors: if s.implicit_chain { 0 } else { trees.ancestors },
-            q_stride_row: (s.heads * KEY) as i64,
-            q_stride_head: KEY as i64,
-            out_stride_row: s.row_width() as i64,
-            out_stride_head: VALUE as i64,
+            q_stride_row: q_row as i64,
+            q_stride_head: q_head as i64,
+            out_stride_row: out_row as i64,
+            out_stride_head: out_head as i64,
             kv_stride_page: page_stride as i64,
             kv_stride_token: s.token_stride as i64,
             table_stride: pages.stride as i64,
             requests: self.requests.len() as i32,
             // Beyond the rows of the batch there is room for one more.
-            rows: trees.rows as i32 + 1,
+            rows: trees.capacity as i32 + 1,
             heads: s.heads as i32,
             page_size: s.page_size as i32,
             words: trees.words,
@@ -153,11 +193,12 @@ impl Problem {
             scale: s.scale(),
             ..MlaTreeAttentionArgs::default()
         };
-        if s.elements.cache == Cache::Fp8 {
-            a.kv_scale = input(&mut memory, "kv_scale", &[KV_SCALE]).address();
+        if let Some(scale) = s.kv_scale() {
+            a.kv_scale = input(memory, "kv_scale", &[scale]).address();
         }
-        let max_rows = self.requests.iter().map(Request::rows).max().unwrap().max(1) as u32;
-        let plan = |a: &MlaTreeAttentionArgs| Plan::new(s.elements.query, s.elements.cache, max_rows, a).unwrap();
+        let max_rows = self.requests.iter().map(Request::rows).max().unwrap_or(0).max(capacity.request_rows).max(1);
+        let plan =
+            |a: &MlaTreeAttentionArgs| Plan::new(s.elements.query, s.elements.cache, max_rows as u32, a).unwrap();
         if s.splits > 1 {
             a.splits = s.splits as i32;
             [a.partial_out, a.partial_stats] = [1024; 2];
@@ -165,14 +206,35 @@ impl Problem {
             a.partial_out = memory.reserve("partial_out", sizes.partial_out * 4).address();
             a.partial_stats = memory.reserve("partial_stats", sizes.partial_stats * 4).address();
         }
-        let plan = plan(&a);
+        Upload { plan: plan(&a), arguments: a, cache: kv, out }
+    }
+
+    /// Runs what was uploaded, this batch or another of the same capacity.
+    pub fn launch(&self, program: &Program, upload: &Upload, memory: &mut Memory) -> Result<Outcome, Fault> {
+        let s = &self.settings;
         let mut run = |(kernel, geometry): &(String, Geometry)| {
-            launch(program, kernel, geometry.grid, geometry.block, &a, &mut memory)
+            launch(program, kernel, geometry.grid, geometry.block, &upload.arguments, memory)
         };
-        let (report, reduction) = (run(&plan.attention)?, plan.reduction.as_ref().map(run).transpose()?);
-        let complete = memory.is_written(out, 0..out.len());
-        let bits = memory.bytes(out).as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
-        Ok(Outcome { bits, complete, report, reduction, traffic: memory.traffic(kv) })
+        let report = run(&upload.plan.attention)?;
+        let reduction = upload.plan.reduction.as_ref().map(run).transpose()?;
+        let rows: usize = self.requests.iter().map(Request::rows).sum();
+        let [out_row, out_head] = s.strides(VALUE);
+        let mut owned = vec![false; upload.out.len() / 2];
+        let mut bits = Vec::with_capacity(rows * s.row_width());
+        let elements = memory.bytes(upload.out).as_chunks::<2>().0;
+        for index in 0..rows * s.heads {
+            let at = index / s.heads * out_row + index % s.heads * out_head;
+            owned[at..at + VALUE].fill(true);
+            bits.extend(elements[at..at + VALUE].iter().map(|pair| u16::from_le_bytes(*pair)));
+        }
+        let written = |i: usize| memory.is_written(upload.out, 2 * i..2 * i + 2);
+        Ok(Outcome {
+            bits,
+            complete: (0..owned.len()).all(|i| written(i) == owned[i]),
+            report,
+            reduction,
+            traffic: memory.traffic(upload.cache),
+        })
     }
 
     /// Compares with the definition in f64. The bound is one, not a fit: probabilities and outputs are rounded once each (u = 2^-8
@@ -181,9 +243,10 @@ impl Problem {
     pub fn check(&self, outcome: &Outcome) {
         let s = &self.settings;
         let unit = if s.elements.query == Query::Bf16 { 2_f64.powi(-8) } else { 2_f64.powi(-11) };
+        let kv_scale = f64::from(s.kv_scale().unwrap_or(1.0));
         let mut index = 0;
         for (b, request) in self.requests.iter().enumerate() {
-            let kv: Vec<f64> = self.kv[b].iter().map(|&bits| s.elements.cache_value(bits) * s.kv_scale()).collect();
+            let kv: Vec<f64> = self.kv[b].iter().map(|&bits| s.elements.cache_value(bits) * kv_scale).collect();
             let keys: Vec<&[f64]> = kv.chunks(KEY).collect();
             for row in 0..request.rows() {
                 let seen: Vec<&[f64]> =

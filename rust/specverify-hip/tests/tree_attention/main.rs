@@ -6,11 +6,12 @@ mod pairwise;
 #[allow(dead_code, reason = "mutants and counts use the rest")]
 mod problem;
 
-use common::request::Request;
+use common::request::{Capacity, Request};
 use common::{ARCHITECTURES, Numbers, program};
-use pairwise::pairwise;
-use problem::{Outcome, Problem, SOURCE, Settings};
-use specverify_hip::abi::TreeAttentionArgs;
+use gfxsim::Memory;
+use pairwise::{missing, pairwise};
+use problem::{Heads, Layout, Outcome, Problem, SOURCE, Settings};
+use specverify_hip::abi::{Arguments, TreeAttentionArgs};
 use specverify_hip::tree_attention::{Cache, DIMS, Plan, Query, ROWS};
 
 const TYPES: [(Query, Cache); 4] =
@@ -24,10 +25,10 @@ fn agrees_with_the_definition_on_a_pairwise_array() {
     const PAGES: [usize; 4] = [16, 48, 64, 256];
     const SPLITS: [(usize, usize); 4] = [(1, 0), (3, 0), (8, 128), (64, 0)];
     const WINDOWS: [usize; 4] = [0, 3, 100, 1024];
-    let cases = pairwise(&[
+    let levels = [
         2,
-        6,
-        4,
+        DIMS.len(),
+        TYPES.len(),
         QUERIES.len(),
         CONTEXTS.len(),
         GROUPS.len(),
@@ -35,12 +36,32 @@ fn agrees_with_the_definition_on_a_pairwise_array() {
         SPLITS.len(),
         WINDOWS.len(),
         2,
+        Layout::ALL.len(),
+        Heads::ALL.len(),
         2,
         3,
-    ]);
-    assert!(cases.len() <= 80, "{} cases", cases.len());
+    ];
+    let cases = pairwise(&levels, |_| true);
+    assert!(cases.len() <= 90, "{} cases", cases.len());
+    let missing = missing(&levels, &cases);
+    assert!(missing.is_empty(), "{missing:?}");
     for (number, case) in cases.iter().enumerate() {
-        let &[arch, dim, types, queries, context, group, page, splits, window, softcap, layout, tree] = &case[..]
+        let &[
+            arch,
+            dim,
+            types,
+            queries,
+            context,
+            group,
+            page,
+            splits,
+            window,
+            softcap,
+            layout,
+            heads_layout,
+            scaled,
+            tree,
+        ] = &case[..]
         else {
             unreachable!()
         };
@@ -54,7 +75,9 @@ fn agrees_with_the_definition_on_a_pairwise_array() {
             split_keys: SPLITS[splits].1,
             window: WINDOWS[window],
             softcap: [0.0, 5.0][softcap],
-            heads_first: layout == 1,
+            layout: Layout::ALL[layout],
+            heads_layout: Heads::ALL[heads_layout],
+            scaled: scaled == 1,
             implicit_chain: tree == 0,
             ..Settings::new(ARCHITECTURES[arch], query, cache, DIMS[dim] as usize)
         };
@@ -196,6 +219,48 @@ fn neither_the_order_of_pages_nor_other_requests_change_a_bit() {
                 ..problem.clone()
             };
             assert_eq!(alone.run().bits, problem.rows_of(&outcome, 1));
+        }
+    }
+}
+
+/// Padding slots of a captured graph alone: nothing is read and nothing written.
+#[test]
+fn a_batch_without_rows() {
+    for arch in ARCHITECTURES {
+        for splits in [1, 3] {
+            let settings = Settings { splits, ..Settings::new(arch, Query::Bf16, Cache::Query, 128) };
+            let empty = Request { empty: true, ..Request::chain(40, 3) };
+            assert!(Problem::new(settings, vec![empty.clone(), empty], 0).run().bits.is_empty());
+        }
+    }
+}
+
+/// A captured launch: the same arguments and the same grid while rows, contexts, trees, pages, queries and keys change on the device. What
+/// the launch before left in the workspace and in the output is there.
+#[test]
+fn a_captured_launch_serves_whatever_the_device_holds() {
+    for arch in ARCHITECTURES {
+        for (query, cache) in TYPES {
+            let settings = Settings { splits: 4, kv_heads: 2, ..Settings::new(arch, query, cache, 96) };
+            let mut numbers = Numbers(6);
+            let empty = Request { empty: true, ..Request::chain(9, 1) };
+            let batches = [
+                vec![Request::random(300, 17, &mut numbers), Request::random(15, 3, &mut numbers), empty.clone()],
+                vec![empty, Request::random(0, 1, &mut numbers), Request::random(61, 66, &mut numbers)],
+                vec![Request::chain(16, 2), Request::random(500, 5, &mut numbers), Request::chain(0, 40)],
+            ];
+            let capacity = Capacity { rows: 70, request_rows: 66, pages: 40, table: 33 };
+            let problem = |(seed, requests)| Problem { capacity, ..Problem::new(settings, requests, seed) };
+            let problems: Vec<_> = (10..).zip(batches).map(problem).collect();
+            let mut memory = Memory::new();
+            let captured = problems[0].upload(&mut memory);
+            for problem in &problems {
+                let mut wanted = Memory::new();
+                let upload = problem.upload(&mut wanted);
+                assert_eq!(upload.arguments.bytes(), captured.arguments.bytes());
+                memory.refill(&wanted);
+                problem.check(&problem.launch(program(SOURCE, arch), &captured, &mut memory).unwrap());
+            }
         }
     }
 }

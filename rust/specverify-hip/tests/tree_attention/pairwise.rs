@@ -1,39 +1,59 @@
 //! Cases in which every two levels of two factors meet.
 
+/// Two factors, each with a level.
+pub type Pair = [(usize, usize); 2];
+
+/// Every two levels of two factors.
+fn pairs(levels: &[usize]) -> impl Iterator<Item = Pair> {
+    (0..levels.len()).flat_map(move |i| {
+        (i + 1..levels.len())
+            .flat_map(move |j| (0..levels[i]).flat_map(move |x| (0..levels[j]).map(move |y| [(i, x), (j, y)])))
+    })
+}
+
 /// Levels of each factor such that every pair of levels of two factors occurs in some case: greedily, the level that covers most.
-pub fn pairwise(levels: &[usize]) -> Vec<Vec<usize>> {
+/// `allowed` says whether a case of which some levels are given can be completed; a pair that cannot be is left out.
+pub fn pairwise(levels: &[usize], allowed: impl Fn(&[Option<usize>]) -> bool) -> Vec<Vec<usize>> {
     let n = levels.len();
-    let mut open = std::collections::BTreeSet::new();
-    for i in 0..n {
-        for j in i + 1..n {
-            open.extend((0..levels[i] * levels[j]).map(|pair| (i, pair / levels[j], j, pair % levels[j])));
-        }
-    }
-    let pair = |i: usize, x: usize, j: usize, y: usize| if i < j { (i, x, j, y) } else { (j, y, i, x) };
-    let mut cases = Vec::new();
-    while let Some(&(i, x, j, y)) = open.first() {
+    let with = |pair: &Pair| {
         let mut case = vec![None; n];
-        (case[i], case[j]) = (Some(x), Some(y));
+        pair.iter().for_each(|&(factor, level)| case[factor] = Some(level));
+        case
+    };
+    let mut open: std::collections::BTreeSet<Pair> = pairs(levels).filter(|pair| allowed(&with(pair))).collect();
+    let mut cases = Vec::new();
+    while let Some(pair) = open.first() {
+        let mut case = with(pair);
         for f in 0..n {
-            if case[f].is_none() {
-                let gain = |level: usize| {
-                    case.iter()
-                        .enumerate()
-                        .filter(|&(g, l)| l.is_some_and(|l| open.contains(&pair(f, level, g, l))))
-                        .count()
-                };
-                // Ties take turns, so that factors whose pairs are all covered still vary.
-                let start = cases.len();
-                case[f] = (0..levels[f]).map(|l| (l + start) % levels[f]).max_by_key(|&level| gain(level));
+            if case[f].is_some() {
+                continue;
             }
+            let gain = |level: usize| {
+                let meets = |(g, l): (usize, &Option<usize>)| {
+                    let (one, other) = ((f, level), (g, (*l)?));
+                    open.contains(&[one.min(other), one.max(other)]).then_some(())
+                };
+                case.iter().enumerate().filter_map(meets).count()
+            };
+            // Ties take turns, so that factors whose pairs are all covered still vary.
+            let start = cases.len();
+            let fits = |level: &usize| {
+                let mut whole = case.clone();
+                whole[f] = Some(*level);
+                allowed(&whole)
+            };
+            let level = (0..levels[f]).map(|l| (l + start) % levels[f]).filter(fits).max_by_key(|&level| gain(level));
+            case[f] = Some(level.expect("a case that may be completed"));
         }
         let case: Vec<usize> = case.into_iter().flatten().collect();
-        for f in 0..n {
-            for g in f + 1..n {
-                open.remove(&(f, case[f], g, case[g]));
-            }
-        }
+        open.retain(|pair| !pair.iter().all(|&(factor, level)| case[factor] == level));
         cases.push(case);
     }
     cases
+}
+
+/// The pairs that no case has.
+pub fn missing(levels: &[usize], cases: &[Vec<usize>]) -> Vec<Pair> {
+    let found = |pair: &Pair| cases.iter().any(|case| pair.iter().all(|&(factor, level)| case[factor] == level));
+    pairs(levels).filter(|pair| !found(pair)).collect()
 }

@@ -1,15 +1,100 @@
 //! A batch for the attention kernels: drawn, laid out in a paged cache, run, and compared with the definition in f64.
 
-use gfxsim::{Fault, Memory, Program, Report};
+use gfxsim::{Buffer, Fault, Memory, Program, Report};
 use specverify_hip::Geometry;
 use specverify_hip::abi::TreeAttentionArgs;
 use specverify_hip::tree_attention::{Cache, Plan, Query};
 
 use crate::common::elements::{Elements, normal};
-use crate::common::request::{Pages, Request, rows};
-use crate::common::{Numbers, input, launch, program};
+use crate::common::request::{Capacity, Pages, Request, rows};
+use crate::common::{Numbers, input, launch, padded_input, program};
 
 pub const SOURCE: &str = "tree_attention";
+
+/// How K and V lie in one allocation, as engines lay them out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// `[2, pages, tokens, heads, dim]`
+    Apart,
+    /// `[2, pages, heads, tokens, dim]`
+    ApartHeadsFirst,
+    /// `[pages, 2, tokens, heads, dim]`
+    Paired,
+    /// `[pages, tokens, heads, 2 * dim]`
+    Packed,
+    /// The second layer of `[pages, 3 layers, 2, heads, tokens, dim]`
+    Layers,
+    /// K `[pages, heads, tokens, dim + 8]`, then V `[pages, tokens, heads, dim]`
+    Unlike,
+}
+
+/// Where the elements of K or of V lie: strides of pages, tokens and heads from an offset.
+#[derive(Clone, Copy, Debug)]
+struct Strides {
+    offset: usize,
+    page: usize,
+    token: usize,
+    head: usize,
+}
+
+impl Strides {
+    fn at(&self, page: usize, token: usize, head: usize) -> usize {
+        self.offset + page * self.page + token * self.token + head * self.head
+    }
+}
+
+impl Layout {
+    pub const ALL: [Self; 6] =
+        [Self::Apart, Self::ApartHeadsFirst, Self::Paired, Self::Packed, Self::Layers, Self::Unlike];
+
+    /// Of K and of V, and the elements of the allocation.
+    fn strides(self, pages: usize, tokens: usize, heads: usize, dim: usize) -> ([Strides; 2], usize) {
+        let page = tokens * heads * dim;
+        let tokens_first = |offset, page| Strides { offset, page, token: heads * dim, head: dim };
+        let heads_first = |offset, page| Strides { offset, page, token: dim, head: tokens * dim };
+        match self {
+            Self::Apart => ([0, pages * page].map(|offset| tokens_first(offset, page)), 2 * pages * page),
+            Self::ApartHeadsFirst => ([0, pages * page].map(|offset| heads_first(offset, page)), 2 * pages * page),
+            Self::Paired => ([0, page].map(|offset| tokens_first(offset, 2 * page)), 2 * pages * page),
+            Self::Packed => {
+                let of = |offset| Strides { offset, page: 2 * page, token: 2 * heads * dim, head: 2 * dim };
+                ([0, dim].map(of), 2 * pages * page)
+            }
+            Self::Layers => ([2 * page, 3 * page].map(|offset| heads_first(offset, 6 * page)), 6 * pages * page),
+            Self::Unlike => {
+                let wide = tokens * heads * (dim + 8);
+                let k = Strides { offset: 0, page: wide, token: dim + 8, head: tokens * (dim + 8) };
+                ([k, tokens_first(pages * wide, page)], pages * (wide + page))
+            }
+        }
+    }
+}
+
+/// How the heads of q, or of the output, lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heads {
+    /// `[rows, heads, dim]`
+    Dense,
+    /// q is a part of `[rows, heads + 2 * kv_heads, dim]`, as a projection to q, k and v leaves it; the output has 4 elements of another
+    /// between its heads.
+    Padded,
+    /// `[heads, rows, dim]`
+    Outermost,
+}
+
+impl Heads {
+    pub const ALL: [Self; 3] = [Self::Dense, Self::Padded, Self::Outermost];
+
+    /// Strides of rows and heads, and the elements of it all, with room for a number of rows.
+    fn strides(self, rows: usize, heads: usize, dim: usize, between_rows: usize, between_heads: usize) -> [usize; 3] {
+        let head = dim + between_heads;
+        match self {
+            Self::Dense => [heads * dim, dim, rows * heads * dim],
+            Self::Padded => [heads * head + between_rows, head, rows * (heads * head + between_rows)],
+            Self::Outermost => [dim, rows * dim, heads * rows * dim],
+        }
+    }
+}
 
 /// What the kernels are specialised for or told.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +110,11 @@ pub struct Settings {
     pub split_keys: usize,
     pub window: usize,
     pub softcap: f32,
-    /// Pages hold [heads, tokens, dim] instead of [tokens, heads, dim].
-    pub heads_first: bool,
+    pub layout: Layout,
+    pub heads_layout: Heads,
     /// Chains only: no ancestor bits.
     pub implicit_chain: bool,
-    /// K and V have scales; those of fp8 always do.
+    /// K and V have scales.
     pub scaled: bool,
 }
 
@@ -47,9 +132,10 @@ impl Settings {
             split_keys: 0,
             window: 0,
             softcap: 0.0,
-            heads_first: false,
+            layout: Layout::Apart,
+            heads_layout: Heads::Dense,
             implicit_chain: false,
-            scaled: false,
+            scaled: cache == Cache::Fp8,
         }
     }
 
@@ -59,11 +145,11 @@ impl Settings {
 
     pub fn scale(&self) -> f32 {
         // fp8 keys are large: keep the scores of all types in one range.
-        (self.dim as f32).powf(-0.5)
+        (self.dim as f32).powf(-0.5) * if self.cache == Cache::Fp8 && !self.scaled { 0.0625 } else { 1.0 }
     }
 
     pub fn scales(&self) -> Option<[f32; 2]> {
-        (self.scaled || self.cache == Cache::Fp8).then_some([0.0625, 0.125])
+        self.scaled.then_some([0.0625, 0.125])
     }
 
     pub fn elements(&self) -> Elements {
@@ -81,12 +167,22 @@ pub struct Problem {
     pub v: Vec<Vec<u16>>,
     /// Orders the pages.
     pub page_seed: u64,
+    /// What the batch does not need of it is poisoned.
+    pub capacity: Capacity,
+}
+
+/// A batch in memory.
+pub struct Upload {
+    pub arguments: TreeAttentionArgs,
+    pub plan: Plan,
+    cache: Buffer,
+    out: Buffer,
 }
 
 pub struct Outcome {
     /// [rows][heads][dim]
     pub bits: Vec<u16>,
-    /// Whether every row was written.
+    /// Whether every row was written, and nothing else.
     pub complete: bool,
     pub report: Report,
     /// Of the reduction, where there are splits.
@@ -108,7 +204,7 @@ impl Problem {
             sizes.map(|size| (0..size).map(|_| settings.elements().random_element(&mut numbers)).collect()).collect()
         };
         let (k, v) = (cache(), cache());
-        Self { settings, requests, q, k, v, page_seed: seed }
+        Self { settings, requests, q, k, v, page_seed: seed, capacity: Capacity::default() }
     }
 
     pub fn row_width(&self) -> usize {
@@ -123,71 +219,78 @@ impl Problem {
     pub fn run(&self) -> Outcome {
         let s = &self.settings;
         let outcome = self.run_on(program(SOURCE, s.arch)).unwrap_or_else(|fault| panic!("{s:?}: {fault}"));
-        assert!(outcome.complete, "every row is written: {s:?}");
+        assert!(outcome.complete, "every row is written and nothing else: {s:?}");
         outcome
     }
 
     /// As [`Problem::run`], on the kernels of a program; what they meet is the caller's.
     pub fn run_on(&self, program: &Program) -> Result<Outcome, Fault> {
-        let s = &self.settings;
         let mut memory = Memory::new();
-        let pages = Pages::new(&self.requests, s.page_size, self.page_seed);
-        let (token_stride, head_stride) =
-            if s.heads_first { (s.dim, s.page_size * s.dim) } else { (s.kv_heads * s.dim, s.dim) };
-        let page_stride = s.page_size * self.key_width();
+        let upload = self.upload(&mut memory);
+        self.launch(program, &upload, &mut memory)
+    }
+
+    /// Puts everything into memory: what launches need depends on the settings and the capacity alone.
+    pub fn upload(&self, memory: &mut Memory) -> Upload {
+        let (s, capacity) = (&self.settings, &self.capacity);
+        let pages = Pages::new(&self.requests, s.page_size, self.page_seed, capacity);
+        let (strides, elements) = s.layout.strides(pages.count, s.page_size, s.kv_heads, s.dim);
         let size = s.elements().element_bytes();
-        let mut images = [vec![0_u8; pages.count * page_stride * size], vec![0_u8; pages.count * page_stride * size]];
-        images.iter_mut().for_each(|image| {
-            let bytes = s.elements().not_a_number().to_le_bytes();
-            image.chunks_exact_mut(size).for_each(|element| element.copy_from_slice(&bytes[..size]));
-        });
-        let mut owned = vec![false; pages.count * page_stride];
+        let mut image = s.elements().not_a_number().to_le_bytes()[..size].repeat(elements);
+        let mut owned = vec![false; elements];
         for (b, request) in self.requests.iter().enumerate() {
-            for key in 0..request.keys() {
-                let (page, offset) = pages.slot(b, key);
-                for head in 0..s.kv_heads {
-                    let at = page * page_stride + offset * token_stride + head * head_stride;
+            for (strides, values) in strides.iter().zip([&self.k[b], &self.v[b]]) {
+                for (index, values) in values.chunks_exact(s.dim).enumerate() {
+                    let (page, offset) = pages.slot(b, index / s.kv_heads);
+                    let at = strides.at(page, offset, index % s.kv_heads);
                     owned[at..at + s.dim].fill(true);
-                    let from = key * self.key_width() + head * s.dim;
-                    for (image, values) in images.iter_mut().zip([&self.k[b], &self.v[b]]) {
-                        for (d, bits) in values[from..from + s.dim].iter().enumerate() {
-                            image[(at + d) * size..(at + d + 1) * size].copy_from_slice(&bits.to_le_bytes()[..size]);
-                        }
+                    for (element, bits) in image[at * size..].chunks_exact_mut(size).zip(values) {
+                        element.copy_from_slice(&bits.to_le_bytes()[..size]);
                     }
                 }
             }
+            assert!(request.keys() * self.key_width() == self.k[b].len());
         }
-        let [k, v] = [("k", &images[0]), ("v", &images[1])].map(|(name, image)| memory.add_read_only(name, image));
-        for at in (0..owned.len()).step_by(s.dim).filter(|&at| !owned[at]) {
-            memory.poison(k, at * size..(at + s.dim) * size);
-            memory.poison(v, at * size..(at + s.dim) * size);
+        let cache = memory.add_read_only("k and v", &image);
+        // Rows of any layout start at multiples of 8 elements.
+        for at in (0..elements).step_by(8).filter(|&at| !owned[at]) {
+            memory.poison(cache, at * size..(at + 8) * size);
         }
-        // Beyond the fixed capacity of the batch lies one row more.
-        let trees = rows(&self.requests, &mut memory);
-        let q = input(&mut memory, "q", &self.q);
-        let out = memory.reserve("out", trees.rows * self.row_width() * 2);
+        let trees = rows(&self.requests, capacity, memory);
+        let [q_row, q_head, q_size] =
+            s.heads_layout.strides(trees.capacity, s.heads(), s.dim, 2 * s.kv_heads * s.dim, 0);
+        let mut q = vec![None; q_size];
+        for (index, values) in self.q.chunks_exact(s.dim).enumerate() {
+            let at = index / s.heads() * q_row + index % s.heads() * q_head;
+            q[at..at + s.dim].iter_mut().zip(values).for_each(|(element, bits)| *element = Some(*bits));
+        }
+        let q = padded_input(memory, "q", &q);
+        let [out_row, out_head, out_size] = self.out_strides(trees.capacity);
+        let out = memory.reserve("out", out_size * 2);
+        let [k, v] = strides.map(|strides| cache.address() + (strides.offset * size) as u64);
         let mut a = TreeAttentionArgs {
             out: out.address(),
             q: q.address(),
-            k: k.address(),
-            v: v.address(),
-            block_table: input(&mut memory, "block_table", &pages.table).address(),
+            k,
+            v,
+            block_table: input(memory, "block_table", &pages.table).address(),
             cu_rows: trees.cu_rows,
             context_lens: trees.context_lens,
             ancestors: if s.implicit_chain { 0 } else { trees.ancestors },
-            q_stride_row: self.row_width() as i64,
-            q_stride_head: s.dim as i64,
-            out_stride_row: self.row_width() as i64,
-            out_stride_head: s.dim as i64,
-            k_stride_page: page_stride as i64,
-            k_stride_token: token_stride as i64,
-            k_stride_head: head_stride as i64,
-            v_stride_page: page_stride as i64,
-            v_stride_token: token_stride as i64,
-            v_stride_head: head_stride as i64,
+            q_stride_row: q_row as i64,
+            q_stride_head: q_head as i64,
+            out_stride_row: out_row as i64,
+            out_stride_head: out_head as i64,
+            k_stride_page: strides[0].page as i64,
+            k_stride_token: strides[0].token as i64,
+            k_stride_head: strides[0].head as i64,
+            v_stride_page: strides[1].page as i64,
+            v_stride_token: strides[1].token as i64,
+            v_stride_head: strides[1].head as i64,
             table_stride: pages.stride as i64,
             requests: self.requests.len() as i32,
-            rows: trees.rows as i32 + 1,
+            // Beyond the rows of the batch there is room for one more.
+            rows: trees.capacity as i32 + 1,
             heads: s.heads() as i32,
             kv_heads: s.kv_heads as i32,
             page_size: s.page_size as i32,
@@ -200,32 +303,53 @@ impl Problem {
             ..TreeAttentionArgs::default()
         };
         if let Some(scales) = s.scales() {
-            [a.k_scale, a.v_scale] = scales.map(|scale| input(&mut memory, "scale", &[scale]).address());
+            [a.k_scale, a.v_scale] = scales.map(|scale| input(memory, "scale", &[scale]).address());
         }
-        let max_rows = self.requests.iter().map(Request::rows).max().unwrap().max(1) as u32;
+        let max_rows = self.requests.iter().map(Request::rows).max().unwrap_or(0).max(capacity.request_rows).max(1);
+        let plan = |a: &TreeAttentionArgs| Plan::new(s.query, s.cache, s.dim as u32, max_rows as u32, a).unwrap();
         if s.splits > 1 {
             a.splits = s.splits as i32;
             [a.partial_out, a.partial_stats] = [1024; 2];
-            let plan = Plan::new(s.query, s.cache, s.dim as u32, max_rows, &a).unwrap();
-            a.partial_out = memory.reserve("partial_out", plan.partial_out * 4).address();
-            a.partial_stats = memory.reserve("partial_stats", plan.partial_stats * 4).address();
+            let sizes = plan(&a);
+            a.partial_out = memory.reserve("partial_out", sizes.partial_out * 4).address();
+            a.partial_stats = memory.reserve("partial_stats", sizes.partial_stats * 4).address();
         }
-        let plan = Plan::new(s.query, s.cache, s.dim as u32, max_rows, &a).unwrap();
+        Upload { plan: plan(&a), arguments: a, cache, out }
+    }
+
+    /// Runs what was uploaded, this batch or another of the same capacity.
+    pub fn launch(&self, program: &Program, upload: &Upload, memory: &mut Memory) -> Result<Outcome, Fault> {
+        let s = &self.settings;
         let mut run = |(kernel, geometry): &(String, Geometry)| {
-            launch(program, kernel, geometry.grid, geometry.block, &a, &mut memory)
+            launch(program, kernel, geometry.grid, geometry.block, &upload.arguments, memory)
         };
-        let (report, reduction) = (run(&plan.attention)?, plan.reduction.as_ref().map(run).transpose()?);
-        let complete = memory.is_written(out, 0..out.len());
-        let bits = memory.bytes(out).as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
-        let traffic = [memory.traffic(k), memory.traffic(v)];
+        let report = run(&upload.plan.attention)?;
+        let reduction = upload.plan.reduction.as_ref().map(run).transpose()?;
+        let rows: usize = self.requests.iter().map(Request::rows).sum();
+        let [out_row, out_head, _] = self.out_strides(self.capacity.rows.max(rows));
+        let mut owned = vec![false; upload.out.len() / 2];
+        let mut bits = Vec::with_capacity(rows * self.row_width());
+        let elements = memory.bytes(upload.out).as_chunks::<2>().0;
+        for index in 0..rows * s.heads() {
+            let at = index / s.heads() * out_row + index % s.heads() * out_head;
+            owned[at..at + s.dim].fill(true);
+            bits.extend(elements[at..at + s.dim].iter().map(|pair| u16::from_le_bytes(*pair)));
+        }
+        let written = |i: usize| memory.is_written(upload.out, 2 * i..2 * i + 2);
+        let traffic = memory.traffic(upload.cache);
         Ok(Outcome {
             bits,
-            complete,
+            complete: (0..owned.len()).all(|i| written(i) == owned[i]),
             report,
             reduction,
-            requested: traffic.iter().map(|t| t.requested_read).sum(),
-            lines: traffic.iter().map(|t| t.lines_read).sum(),
+            requested: traffic.requested_read,
+            lines: traffic.lines_read,
         })
+    }
+
+    fn out_strides(&self, rows: usize) -> [usize; 3] {
+        let s = &self.settings;
+        s.heads_layout.strides(rows, s.heads(), s.dim, 0, 4)
     }
 
     /// Compares with the definition in f64. The bound is one, not a fit: probabilities and outputs are rounded once each (u = 2^-8

@@ -26,6 +26,9 @@ pub(super) fn decode(form: &Form<'_>) -> Result<Action> {
     };
     let (a, b) = (form.source(1, types)?, form.source(2, types)?);
     let test: Box<dyn Fn(u64, u64) -> bool + Send + Sync> = if relation == "class" {
+        if kind != "f32" {
+            return Err(form.unknown());
+        }
         Box::new(|value, classes| class_of(f32::from_bits(value as u32)) & classes as u32 != 0)
     } else if types == Type::Int {
         let test = ordering(relation).ok_or_else(|| form.unknown())?;

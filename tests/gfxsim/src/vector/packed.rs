@@ -3,7 +3,7 @@
 use super::Form;
 use crate::decode::Action;
 use crate::fault::Result;
-use crate::float::{f16, fma, to_f16};
+use crate::float::{f16, fma, maximum_f16, minimum_f16, to_f16};
 use crate::operand::{Place, Source, Type, vector};
 use crate::wave::{Lanes, Wave};
 
@@ -22,8 +22,8 @@ pub(super) fn decode(form: &Form<'_>) -> Result<Action> {
         "v_pk_mov_b32" => (2, Type::Int, |[a, ..]| a),
         "v_pk_add_f16" => (2, Type::F16, |[a, b, _]| to_f16(f16(a) + f16(b))),
         "v_pk_mul_f16" => (2, Type::F16, |[a, b, _]| to_f16(f16(a) * f16(b))),
-        "v_pk_max_f16" => (2, Type::F16, |[a, b, _]| to_f16(f16(a).max(f16(b)))),
-        "v_pk_min_f16" => (2, Type::F16, |[a, b, _]| to_f16(f16(a).min(f16(b)))),
+        "v_pk_max_f16" => (2, Type::F16, |[a, b, _]| maximum_f16(a, b)),
+        "v_pk_min_f16" => (2, Type::F16, |[a, b, _]| minimum_f16(a, b)),
         "v_pk_add_u16" => (2, Type::Int, |[a, b, _]| a.wrapping_add(b) & 0xFFFF),
         "v_pk_lshlrev_b16" => (2, Type::Int, |[a, b, _]| (b << (a & 15)) & 0xFFFF),
         "v_pk_lshrrev_b16" => (2, Type::Int, |[a, b, _]| b >> (a & 15)),
@@ -38,6 +38,11 @@ pub(super) fn decode(form: &Form<'_>) -> Result<Action> {
     let (negate_low, negate_high) = (bits("neg_lo", 0)?, bits("neg_hi", 0)?);
     let d = vector(form.text(0)?)?;
     let sources = (0..count).map(|i| form.source(i + 1, kind)).collect::<Result<Vec<_>>>()?;
+    // The upper half of a constant pair is not documented; compilers take the lower one twice.
+    let constant = |i: &usize| pair && !moves && high[*i] && matches!(sources[*i].place, Place::Constant(_));
+    if (0..count).any(|i| constant(&i)) {
+        return Err(form.unknown());
+    }
     let sign = if pair { 1 << 31 } else { 1 << 15 };
     Ok(Box::new(move |wave, _| {
         let mut results = [[0_u32; 64]; 2];

@@ -13,6 +13,34 @@ fn d(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
+/// As [`crate::float::maximum`].
+fn maximum(a: f64, b: f64) -> f64 {
+    let signalling = |x: f64| x.is_nan() && x.to_bits() >> 51 & 1 == 0;
+    if signalling(a) || signalling(b) {
+        f64::NAN
+    } else if a.is_nan() || b > a || a == b && a.is_sign_negative() {
+        b
+    } else {
+        a
+    }
+}
+
+/// value * 2^by, rounded once: exact for as long as the number is normal, and the rest of the way at once.
+fn ldexp(value: f64, by: i32) -> f64 {
+    let scale = |mut value: f64, mut by: i32| {
+        while by != 0 {
+            let step = by.clamp(-1000, 1000);
+            (value, by) = (value * f64::from(step).exp2(), by - step);
+        }
+        value
+    };
+    let by = by.clamp(-2200, 2200);
+    let (value, by) = if value.is_subnormal() { (value * 64_f64.exp2(), by - 64) } else { (value, by) };
+    let exponent = (value.to_bits() >> 52 & 0x7FF) as i32 - 1023;
+    let normal = by.max(-1022 - exponent);
+    scale(scale(value, normal), (by - normal).max(-1000))
+}
+
 fn wide_op(name: &str) -> Option<Wide> {
     const SHIFT: &[bool] = &[true, false, true];
     const DD: &[bool] = &[true, true, true];
@@ -24,12 +52,10 @@ fn wide_op(name: &str) -> Option<Wide> {
         "v_lshl_add_u64" => (&[true, true, false, true], Type::Int, |[a, b, c]| (a << (b & 7)).wrapping_add(c)),
         "v_add_f64" => (DD, Type::F64, |[a, b, _]| (d(a) + d(b)).to_bits()),
         "v_mul_f64" => (DD, Type::F64, |[a, b, _]| (d(a) * d(b)).to_bits()),
-        "v_max_f64" => (DD, Type::F64, |[a, b, _]| d(a).max(d(b)).to_bits()),
-        "v_min_f64" => (DD, Type::F64, |[a, b, _]| d(a).min(d(b)).to_bits()),
+        "v_max_f64" => (DD, Type::F64, |[a, b, _]| maximum(d(a), d(b)).to_bits()),
+        "v_min_f64" => (DD, Type::F64, |[a, b, _]| (-maximum(-d(a), -d(b))).to_bits()),
         "v_fma_f64" => (&[true, true, true, true], Type::F64, |[a, b, c]| d(a).mul_add(d(b), d(c)).to_bits()),
-        "v_ldexp_f64" => (&[true, true, false], Type::F64, |[a, b, _]| {
-            (d(a) * f64::from((b as i32).clamp(-1000, 1000)).exp2()).to_bits()
-        }),
+        "v_ldexp_f64" => (&[true, true, false], Type::F64, |[a, b, _]| ldexp(d(a), b as i32).to_bits()),
         "v_cvt_f64_u32" => (&[true, false], Type::Int, |[a, ..]| f64::from(a as u32).to_bits()),
         "v_cvt_f64_i32" => (&[true, false], Type::Int, |[a, ..]| f64::from(a as u32 as i32).to_bits()),
         "v_cvt_f64_f32" => (&[true, false], Type::F32, |[a, ..]| f64::from(f32::from_bits(a as u32)).to_bits()),

@@ -6,7 +6,7 @@ use gfxsim::{Buffer, Fault, Launch, Memory, Program, Report};
 /// A kernel `k` of one pointer to inputs (s[4:5]) and one to outputs (s[6:7]), both loaded before the body; the work-item's number is in
 /// v0. The body ends the program itself.
 pub fn text(arch: &str, lds: usize, body: &str) -> String {
-    let directives = "float_denorm_mode_32 3\n.amdhsa_user_sgpr_kernarg_segment_ptr 1\n.amdhsa_user_sgpr_count 2\n\
+    let directives = "float_denorm_mode_32 3\n.amdhsa_float_denorm_mode_16_64 3\n.amdhsa_user_sgpr_kernarg_segment_ptr 1\n.amdhsa_user_sgpr_count 2\n\
                       .amdhsa_system_sgpr_workgroup_id_x 1";
     format!(
         ".amdgcn_target \"amdgcn-amd-amdhsa--{arch}\"\nk:\ns_load_dwordx4 s[4:7], s[0:1], 0x0\ns_waitcnt lgkmcnt(0)\n{body}\n\
