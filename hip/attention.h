@@ -34,7 +34,7 @@ template <typename T> DEVICE bool finite(u32x4 x) {
 }
 
 #if defined(__gfx950__)
-constexpr int LINE = 256;  // bytes of LDS that one cycle reaches: 64 banks
+constexpr int LINE = 256;  // bytes of LDS that are read in one cycle: 64 banks
 #else
 constexpr int LINE = 128;
 #endif

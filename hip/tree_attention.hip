@@ -36,26 +36,26 @@ template <typename T, typename KV, int D> struct TreeAttention {
   static_assert(D % 16 == 0 && GROUPS * ((COLUMNS + 15) / 16) == WAVES, "a wave loads 16 columns of 16 keys");
   static_assert(V_CHUNKS * 16 <= LINE, "several rows of V share a line of banks");
 
-  // K: [KEYS][K_CHUNKS], and V transposed: [D][V_CHUNKS]. Where a chunk lies is XORed with bits of its row, so that
-  // the 8 (gfx950: 16) lanes which LDS serves in one cycle meet different banks, in the reads and in the writes.
+  // K: [KEYS][K_CHUNKS], and V transposed: [D][V_CHUNKS]. Where a chunk lies is XORed with bits of its row, so that the lanes which LDS
+  // serves in one cycle meet different banks: 8 of those that read or write 16 bytes, 16 of those that write 8. On gfx950 twice as many
+  // read, lanes 0-3, 12-15, 20-23 and 24-27 first, from twice as many banks.
   u32x4* k_tile;
   u32x4* v_tile;
   const TreeAttentionArgs& a;
   u32 lane, wave, low, high;
 
-  // A wave reads the keys of a matrix tile as 8 * (low / 4) + low % 4, and writes keys that are 4 apart. With 64 banks a cycle serves
-  // lanes of neighbouring chunks too: their lowest bit stays out of the swizzle.
+  // A wave reads the keys of a matrix tile as 8 * (low / 4) + low % 4. Eight lanes write the chunks of one key, in any order.
   static __device__ __forceinline__ u32 k_index(u32 key, u32 chunk) {
     const u32 low = key % 4 + key / 8 % 4 * 4;
-    const u32 swizzle = LINE == 128 ? low % (K_CHUNKS < 16 ? 8 : 16)
-                                    : (K_CHUNKS < 16 ? low / 2 % 4 : low % 8) * 2 ^ key / 4 % 2 * 8;
+    const u32 swizzle = K_CHUNKS >= 16 ? low : LINE == 128 ? low % 8 : low / 2;  // two short keys share a line of 256 bytes
     return (key * K_CHUNKS + chunk) ^ swizzle;
   }
-  // d / 8 spreads the writes of neighbouring columns, d / (rows of a line) the reads of neighbouring d.
+  // A wave reads 16 neighbouring d; eight lanes write d that are 8 apart. On gfx950 half the lanes of a cycle read a chunk, and the
+  // other half, whose d differ in d / 4 % 2 ^ d / 8 % 2, the next chunk.
   static __device__ __forceinline__ u32 v_index(u32 d, u32 chunk) {
     constexpr u32 rows = LINE / (V_CHUNKS * 16);
-    const u32 reads = LINE == 128 ? d / rows % V_CHUNKS : d / rows % (V_CHUNKS / 2) * 2;
-    const u32 writes = LINE == 128 ? d / 8 % 8 : d / 16 % 8 + d / 8 % 2 * 8;
+    const u32 reads = LINE == 128 ? d / rows % V_CHUNKS : V_CHUNKS == 8 ? d / 2 % 8 : d / 8 % 2 * 2;
+    const u32 writes = LINE == 128 ? d / 8 % 8 : V_CHUNKS == 8 ? d / 16 % 4 : d / 16 % 2 + d / 32 % 2 * 4;
     return (d * V_CHUNKS + chunk) ^ reads ^ writes;
   }
 

@@ -265,7 +265,8 @@ impl Run<'_> {
                 break;
             }
             if waves.iter().any(|wave| wave.done) {
-                return Err(Kind::Barrier.into());
+                let waits = waves.iter().find(|wave| !wave.done).map_or((0, 0), |wave| (wave.pc - 1, wave.number));
+                return Err(Fault::from(Kind::Barrier).at(self.program.text.lines[waits.0].number, waits.1));
             }
             for wave in waves.iter() {
                 for access in wave.unfinished_lds() {
@@ -298,7 +299,7 @@ impl Run<'_> {
             wave.executed += 1;
             classes[instruction.class as usize] += 1;
             if wave.executed > ENDLESS {
-                break Err(Kind::Endless(ENDLESS).into());
+                break Err(Fault::from(Kind::Endless(ENDLESS)).at(instruction.line, wave.number));
             }
             match &instruction.step {
                 Step::Run(action) => {

@@ -168,30 +168,31 @@ impl Lds {
     /// Counts one instruction: its lanes go in phases, by their number and the width. Lanes of a phase that want different words of
     /// one bank wait for each other.
     ///
-    /// Phases as AMD's Composable Kernel documents them ("Understanding AMD GPU LDS and bank conflicts"): a 128-bit write serves eight
-    /// consecutive lanes at a time, a 128-bit read lanes 0-3 with 20-23, 4-7 with 16-19, and so on; narrower accesses serve 16
-    /// (64 bits) and 32 (32 bits) consecutive lanes. Of 64 banks HipKittens has measured (`analysis/paper_experiments/phases`) 128-bit reads,
-    /// 16 lanes: 0-3 with 12-15 and 20-27, then the others of the half; and 64-bit writes, 16 consecutive lanes. That they serve twice as many in
-    /// all other cases is assumed.
+    /// Phases of 32 banks as AMD's Composable Kernel documents them ("Understanding AMD GPU LDS and bank conflicts"): a 128-bit write
+    /// serves eight consecutive lanes at a time, a 128-bit read lanes 0-3 with 20-23, 4-7 with 16-19, and so on; narrower accesses serve 16
+    /// (64 bits) and 32 (32 bits) consecutive lanes. On gfx950 the authors of HipKittens (arXiv 2511.08083; its repository,
+    /// analysis/paper_experiments/phases) measured that reads of 64 and 128 bits have 64 banks and half as many phases, a read of 96 bits and
+    /// a write of 64 bits 32 and as many. That reads of 32 bits are like the former and other writes like the latter is assumed.
     pub fn count(&mut self, addresses: &[Option<u32>; 64], bytes: usize, write: bool) {
         self.accesses += 1;
         self.bytes += (addresses.iter().flatten().count() * bytes) as u64;
-        let wide = bytes >= 12;
+        let doubled = self.banks == 64 && !write && bytes != 12;
+        let (wide, banks) = (bytes >= 12, if doubled { 64 } else { 32 });
         let lanes_a_phase = (if wide {
             8
         } else if bytes == 8 {
             16
         } else {
             32
-        }) * if write && bytes == 8 { 1 } else { self.banks / 32 };
+        }) * banks
+            / 32;
         let lane_at = |i: usize| {
             if !wide || write {
                 return i;
             }
-            // Fours of lanes: 0-3 20-23 | 4-7 16-19 | ..., or 0-3 12-15 20-27 | ...
-            let (half, quad, low) = (i / 32 * 32, i % 32 / 4, i % 4);
-            let order = if self.banks == 64 { [0, 3, 5, 6, 1, 2, 4, 7] } else { [0, 5, 1, 4, 2, 7, 3, 6] };
-            half + order[quad] * 4 + low
+            // 32 banks: 0-3 20-23 | 4-7 16-19 | 8-11 28-31 | 12-15 24-27. 64 banks: 0-3 12-15 20-23 24-27 | 4-7 8-11 16-19 28-31.
+            let quads = if doubled { [0, 3, 5, 6, 1, 2, 4, 7] } else { [0, 5, 1, 4, 2, 7, 3, 6] };
+            i / 32 * 32 + quads[i % 32 / 4] * 4 + i % 4
         };
         let words = bytes.div_ceil(4);
         for phase in 0..64 / lanes_a_phase {
@@ -200,7 +201,7 @@ impl Lds {
                 .flat_map(|address| (0..words as u32).map(move |word| address / 4 + word));
             // Most phases have no conflict: the first word that a bank is asked for is the only one.
             let mut only = [None; 64];
-            if wanted.clone().all(|word| *only[word as usize % self.banks].get_or_insert(word) == word) {
+            if wanted.clone().all(|word| *only[word as usize % banks].get_or_insert(word) == word) {
                 continue;
             }
             let mut wanted: Vec<u32> = wanted.collect();
@@ -208,7 +209,7 @@ impl Lds {
             wanted.dedup();
             let mut load = [0_u32; 64];
             for word in wanted {
-                load[word as usize % self.banks] += 1;
+                load[word as usize % banks] += 1;
             }
             self.conflict_cycles += u64::from(load.iter().max().map_or(0, |most| most.saturating_sub(1)));
         }

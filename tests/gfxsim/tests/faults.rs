@@ -254,6 +254,93 @@ fn unknown_instructions_are_a_fault_when_they_are_reached() {
     assert!(matches!(fault(&modified, 1).kind, Kind::Unknown(_)));
 }
 
+/// Every kind of fault that a run can meet, with the line that it names and the wave and lane that met it.
+#[test]
+fn faults_name_the_line() {
+    const OUT: &str = "v_lshlrev_b32_e32 v1, 2, v0\nglobal_store_dword v1, v2, s[6:7]";
+    let one_wave_adds = "v_mov_b32_e32 v1, 0\nv_readfirstlane_b32 s8, v0\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .LEND";
+    type Check = fn(&Kind) -> bool;
+    let cases: [(String, &str, Check, Option<usize>, Option<usize>); 12] = [
+        ("v_frob_b32 v1, v2".into(), "v_frob_b32 v1, v2", |kind| matches!(kind, Kind::Unknown(_)), Some(0), None),
+        (
+            "v_lshlrev_b32_e32 v1, 20, v0\nglobal_load_dword v2, v1, s[4:5]".into(),
+            "global_load_dword v2, v1, s[4:5]",
+            |kind| matches!(kind, Kind::OutOfBounds { what: "load", .. }),
+            Some(0),
+            Some(1),
+        ),
+        (
+            "v_lshlrev_b32_e32 v1, 20, v0\nglobal_store_dword v1, v0, s[6:7]".into(),
+            "global_store_dword v1, v0, s[6:7]",
+            |kind| matches!(kind, Kind::OutOfBounds { what: "store", .. }),
+            Some(0),
+            Some(1),
+        ),
+        (
+            "s_load_dword s8, s[6:7], 0x0".into(),
+            "s_load_dword s8, s[6:7], 0x0",
+            |kind| matches!(kind, Kind::Uninitialised { .. }),
+            Some(0),
+            None,
+        ),
+        (
+            "v_lshlrev_b32_e32 v1, 2, v0\nglobal_store_dword v1, v0, s[4:5]".into(),
+            "global_store_dword v1, v0, s[4:5]",
+            |kind| matches!(kind, Kind::ReadOnly(_)),
+            Some(0),
+            Some(0),
+        ),
+        (
+            format!("v_nop\n{OUT}"),
+            "global_store_dword v1, v2, s[6:7]",
+            |kind| matches!(kind, Kind::UnwrittenRegister { .. }),
+            Some(0),
+            Some(0),
+        ),
+        (
+            "s_load_dword s8, s[4:5], 0x0\ns_add_u32 s9, s8, 1".into(),
+            "s_add_u32 s9, s8, 1",
+            |kind| matches!(kind, Kind::MissingWait { .. }),
+            Some(0),
+            None,
+        ),
+        (
+            "v_lshlrev_b32_e32 v1, 4, v0\nds_write_b32 v1, v0".into(),
+            "ds_write_b32 v1, v0",
+            |kind| matches!(kind, Kind::LdsOutOfBounds { .. }),
+            Some(0),
+            Some(32),
+        ),
+        (
+            "v_mov_b32_e32 v1, 0\nds_read_b32 v2, v1".into(),
+            "ds_read_b32 v2, v1",
+            |kind| *kind == Kind::LdsUninitialised(0),
+            Some(0),
+            Some(0),
+        ),
+        (
+            "v_mov_b32_e32 v1, 0\nds_write_b32 v1, v0".into(),
+            "ds_write_b32 v1, v0",
+            |kind| matches!(kind, Kind::LdsRace { first: 0, second: 1, .. }),
+            Some(1),
+            Some(0),
+        ),
+        (format!("{one_wave_adds}\ns_barrier\n.LEND:"), "s_barrier", |kind| *kind == Kind::Barrier, Some(1), None),
+        (".L1:\ns_branch .L1".into(), "s_branch .L1", |kind| matches!(kind, Kind::Endless(_)), Some(0), None),
+    ];
+    for (body, at, is_expected, wave, lane) in cases {
+        let text = text("gfx950", LDS, &format!("{body}\ns_endpgm"));
+        let fault = fault(&text, 2);
+        assert!(is_expected(&fault.kind), "{body}: {fault}");
+        assert_eq!(text.lines().nth(fault.line.wrapping_sub(1)), Some(at), "{fault}");
+        assert_eq!((fault.wave, fault.lane), (wave, lane), "{fault}");
+        assert!(fault.to_string().contains(&format!("(line {}", fault.line)), "{fault}");
+    }
+    // Some are of the text or of the launch as a whole.
+    let end = fault(&text("gfx942", 0, "s_nop 0"), 1);
+    assert!(matches!(end.kind, Kind::Malformed(_)), "{end}");
+}
+
 #[test]
 fn endless_loops_end() {
     assert!(matches!(fault(&text("gfx942", 0, ".LBB0_1:\ns_branch .LBB0_1"), 1).kind, Kind::Endless(_)));

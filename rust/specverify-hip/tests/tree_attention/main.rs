@@ -41,7 +41,8 @@ fn agrees_with_the_definition_on_a_pairwise_array() {
         2,
         3,
     ];
-    let cases = pairwise(&levels, |_| true);
+    let mut cases = Vec::new();
+    pairwise(&mut cases, &levels, |_| true);
     assert!(cases.len() <= 90, "{} cases", cases.len());
     let missing = missing(&levels, &cases);
     assert!(missing.is_empty(), "{missing:?}");

@@ -1,5 +1,7 @@
 //! Cases in which every two levels of two factors meet.
 
+use std::collections::BTreeSet;
+
 /// Two factors, each with a level.
 pub type Pair = [(usize, usize); 2];
 
@@ -11,17 +13,16 @@ fn pairs(levels: &[usize]) -> impl Iterator<Item = Pair> {
     })
 }
 
-/// Levels of each factor such that every pair of levels of two factors occurs in some case: greedily, the level that covers most.
-/// `allowed` says whether a case of which some levels are given can be completed; a pair that cannot be is left out.
-pub fn pairwise(levels: &[usize], allowed: impl Fn(&[Option<usize>]) -> bool) -> Vec<Vec<usize>> {
+/// Adds cases until every pair of levels of two factors occurs in one: greedily, the level that covers most. `allowed` says whether a case of
+/// which some levels are given can be completed; a pair that cannot be is left out.
+pub fn pairwise(cases: &mut Vec<Vec<usize>>, levels: &[usize], allowed: impl Fn(&[Option<usize>]) -> bool) {
     let n = levels.len();
     let with = |pair: &Pair| {
         let mut case = vec![None; n];
         pair.iter().for_each(|&(factor, level)| case[factor] = Some(level));
         case
     };
-    let mut open: std::collections::BTreeSet<Pair> = pairs(levels).filter(|pair| allowed(&with(pair))).collect();
-    let mut cases = Vec::new();
+    let mut open: BTreeSet<Pair> = missing(levels, cases).into_iter().filter(|pair| allowed(&with(pair))).collect();
     while let Some(pair) = open.first() {
         let mut case = with(pair);
         for f in 0..n {
@@ -49,7 +50,6 @@ pub fn pairwise(levels: &[usize], allowed: impl Fn(&[Option<usize>]) -> bool) ->
         open.retain(|pair| !pair.iter().all(|&(factor, level)| case[factor] == level));
         cases.push(case);
     }
-    cases
 }
 
 /// The pairs that no case has.
