@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::logits::{Batch, Elements, TYPES, faulty, requests, run, status_of};
+use common::logits::{Batch, Elements, Request, TYPES, faulty, requests, run, status_of};
 use common::{ARCHITECTURES, Numbers, read_i32};
-use gfxsim::Memory;
+use gfxsim::{Buffer, Memory};
+use specverify::SamplingParams;
 use specverify::couple::{Children, Drafting, coupled_children};
-use specverify_hip::abi::CoupledChildrenArgs;
+use specverify_hip::abi::{Arguments, CoupledChildrenArgs};
 use specverify_hip::coupled_children::Plan;
 
 /// Of every row the children, or a status.
@@ -31,9 +32,9 @@ fn expected(batch: &Batch, places: usize, target_ids: Option<&[u32]>) -> Vec<Res
     batch.rows().iter().map(of_row).collect()
 }
 
-fn children(arch: &str, batch: &Batch, places: usize) -> Vec<Result<Children, i32>> {
-    let mut memory = Memory::new();
-    let (rows, _) = batch.upload(&mut memory);
+/// A batch in memory: the arguments, and the buffers of tokens, scores and statuses.
+fn upload(batch: &Batch, places: usize, memory: &mut Memory) -> (CoupledChildrenArgs, [Buffer; 3]) {
+    let (rows, _) = batch.upload(memory);
     let n = rows.rows as usize;
     let mut reserve = |name, words: usize| memory.reserve(name, 4 * words);
     let (tokens, scores, status) = (reserve("tokens", n * places), reserve("scores", n * places), reserve("status", n));
@@ -45,9 +46,20 @@ fn children(arch: &str, batch: &Batch, places: usize) -> Vec<Result<Children, i3
         places: places as i32,
         reserved: 0,
     };
-    let plan = Plan::new(batch.logits, &arguments).unwrap();
-    run(arch, &plan.passes, &rows, &arguments, &mut memory).unwrap_or_else(|fault| panic!("{fault}"));
-    let [tokens, scores, status] = [tokens, scores, status].map(|buffer| read_i32(&memory, buffer));
+    (arguments, [tokens, scores, status])
+}
+
+fn launched(
+    arch: &str,
+    batch: &Batch,
+    arguments: &CoupledChildrenArgs,
+    buffers: [Buffer; 3],
+    memory: &mut Memory,
+) -> Vec<Result<Children, i32>> {
+    let plan = Plan::new(batch.logits, arguments).unwrap();
+    run(arch, &plan.passes, &arguments.rows, arguments, memory).unwrap_or_else(|fault| panic!("{fault}"));
+    let [tokens, scores, status] = buffers.map(|buffer| read_i32(memory, buffer));
+    let (n, places) = (status.len(), arguments.places as usize);
     let of_row = |row: usize| {
         let (tokens, scores) = (&tokens[row * places..][..places], &scores[row * places..][..places]);
         let filled = tokens.iter().take_while(|&&token| token >= 0).count();
@@ -67,7 +79,10 @@ fn children(arch: &str, batch: &Batch, places: usize) -> Vec<Result<Children, i3
 }
 
 fn check(arch: &str, batch: &Batch, places: usize, target_ids: Option<&[u32]>) {
-    let (got, expected) = (children(arch, batch, places), expected(batch, places, target_ids));
+    let mut memory = Memory::new();
+    let (arguments, buffers) = upload(batch, places, &mut memory);
+    let got = launched(arch, batch, &arguments, buffers, &mut memory);
+    let expected = expected(batch, places, target_ids);
     for (i, row) in batch.rows().iter().enumerate() {
         let told = row.map(|(b, row)| (row, &batch.requests[b].params));
         assert_eq!(got[i], expected[i], "row {i}, {places} places, {arch}, {:?} {told:?}", batch.logits);
@@ -112,5 +127,43 @@ fn children_are_ids_of_the_target() {
         requests.retain(|_| numbers.below(6) == 0);
         let batch = Batch { width, stride: width + 1, columns: Some(columns), ..Batch::new(logits, vocab, requests) };
         check(ARCHITECTURES[i % 2], &batch, 8, Some(&target_ids));
+    }
+}
+
+/// A captured launch: the same arguments while rows, requests and all their parameters change on the device. What the launch before left in
+/// the workspace and in the results is there.
+#[test]
+fn a_captured_launch_serves_whatever_the_device_holds() {
+    for (i, logits) in TYPES.into_iter().enumerate() {
+        let arch = ARCHITECTURES[1 - i % 2];
+        let mut numbers = Numbers(50 + i as u64);
+        let mut requests = requests(&mut numbers, 700, 700);
+        requests.retain(|_| numbers.below(8) == 0);
+        let backwards = requests.iter().rev().cloned().collect();
+        let batches = [requests, backwards].map(|requests| Batch::new(logits, 700, requests));
+        assert_ne!(batches[0].rows(), batches[1].rows());
+        let mut memory = Memory::new();
+        let (captured, buffers) = upload(&batches[0], 9, &mut memory);
+        for batch in [&batches[0], &batches[1], &batches[0]] {
+            let mut wanted = Memory::new();
+            assert_eq!(upload(batch, 9, &mut wanted).0.bytes(), captured.bytes());
+            memory.refill(&wanted);
+            assert_eq!(launched(arch, batch, &captured, buffers, &mut memory), expected(batch, 9, None));
+        }
+    }
+}
+
+/// No rows, and rows of no request alone.
+#[test]
+fn a_batch_without_rows() {
+    for arch in ARCHITECTURES {
+        for logits in TYPES {
+            let request = |rows| Request { params: SamplingParams::default(), seed: 0, position: 0, rows };
+            check(arch, &Batch::new(logits, 300, vec![request(vec![]), request(vec![]), request(vec![])]), 3, None);
+            let none = Batch::new(logits, 300, vec![request(vec![])]);
+            let (arguments, _) = upload(&none, 3, &mut Memory::new());
+            let plan = Plan::new(logits, &arguments).unwrap();
+            assert!(plan.passes.iter().all(|pass| pass.geometry.grid.contains(&0)), "nothing is launched");
+        }
     }
 }

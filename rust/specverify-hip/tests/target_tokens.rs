@@ -4,11 +4,11 @@ mod common;
 
 use common::logits::{Batch, Elements, Request, TYPES, faulty, normal, requests, run, shapes, status_of};
 use common::{ARCHITECTURES, Numbers, input, read_i32};
-use gfxsim::Memory;
+use gfxsim::{Buffer, Memory};
 use specverify::rows::{Context, LogprobsMode, TargetRows};
 use specverify::verify::{Row, Target};
 use specverify::{SamplingParams, Topology};
-use specverify_hip::abi::TargetTokensArgs;
+use specverify_hip::abi::{Arguments, TargetTokensArgs};
 use specverify_hip::target_tokens::Plan;
 
 /// Asks the crate about every row of a batch, in the order of the kernels' rows; `None` for padding.
@@ -37,24 +37,36 @@ fn ask<T>(batch: &Batch, question: impl Fn(&mut TargetRows<'_>, usize) -> T) -> 
     batch.rows().iter().map(|row| row.and_then(|_| answers.next())).collect()
 }
 
-/// A token and 0, or -1 and a status, of every row; and the bytes of logits that were asked for.
-fn tokens(arch: &str, batch: &Batch) -> (Vec<(i32, i32)>, u64) {
-    let mut memory = Memory::new();
-    let (rows, logits) = batch.upload(&mut memory);
+/// A batch in memory: the arguments, and the buffers of logits, tokens and statuses.
+fn upload(batch: &Batch, memory: &mut Memory) -> (TargetTokensArgs, [Buffer; 3]) {
+    let (rows, logits) = batch.upload(memory);
     let n = rows.rows as usize;
-    let (tokens, status) = (memory.reserve("tokens", 4 * n), memory.reserve("status", 4 * n));
+    let [tokens, status] = ["tokens", "status"].map(|name| memory.reserve(name, 4 * n));
     let arguments =
         TargetTokensArgs { rows, tokens: tokens.address(), status: status.address(), ..TargetTokensArgs::default() };
-    let plan = Plan::new(batch.logits, &arguments).unwrap();
-    run(arch, &plan.passes, &rows, &arguments, &mut memory).unwrap_or_else(|fault| panic!("{fault}"));
-    assert!(memory.is_written(tokens, 0..4 * n) && memory.is_written(status, 0..4 * n));
-    let found = read_i32(&memory, tokens).into_iter().zip(read_i32(&memory, status)).collect();
-    (found, memory.traffic(logits).requested_read)
+    (arguments, [logits, tokens, status])
 }
 
 /// Compares every row; returns the bytes of logits that were asked for.
 fn check(arch: &str, batch: &Batch) -> u64 {
-    let (got, bytes) = tokens(arch, batch);
+    let mut memory = Memory::new();
+    let (arguments, buffers) = upload(batch, &mut memory);
+    check_launch(arch, batch, &arguments, buffers, &mut memory);
+    memory.traffic(buffers[0]).requested_read
+}
+
+/// Launches, and compares every row: a token and 0, or -1 and a status.
+fn check_launch(
+    arch: &str,
+    batch: &Batch,
+    arguments: &TargetTokensArgs,
+    [_, tokens, status]: [Buffer; 3],
+    memory: &mut Memory,
+) {
+    let plan = Plan::new(batch.logits, arguments).unwrap();
+    run(arch, &plan.passes, &arguments.rows, arguments, memory).unwrap_or_else(|fault| panic!("{fault}"));
+    assert!(memory.is_written(tokens, 0..tokens.len()) && memory.is_written(status, 0..status.len()));
+    let got: Vec<_> = read_i32(memory, tokens).into_iter().zip(read_i32(memory, status)).collect();
     let expected =
         ask(batch, |rows, row| rows.token(row).map_or_else(|error| (-1, status_of(&error)), |token| (token as i32, 0)));
     for (i, row) in batch.rows().iter().enumerate() {
@@ -62,7 +74,6 @@ fn check(arch: &str, batch: &Batch) -> u64 {
         let expected = expected[i].unwrap_or((-1, 4));
         assert_eq!(got[i], expected, "row {i} of {} ids on {arch}: {:?} {told:?}", batch.vocab, batch.logits);
     }
-    bytes
 }
 
 #[test]
@@ -112,6 +123,47 @@ fn tokens_equal_the_crates_where_the_cut_is_crowded() {
             };
             let requests = params.into_iter().map(request).collect();
             check(arch, &Batch::new(logits, vocab, requests));
+        }
+    }
+}
+
+/// A captured launch: the same arguments while rows, requests and all their parameters change on the device. What the launch before left in
+/// the workspace and in the results is there.
+#[test]
+fn a_captured_launch_serves_whatever_the_device_holds() {
+    for (i, logits) in TYPES.into_iter().enumerate() {
+        let arch = ARCHITECTURES[i % 2];
+        let mut numbers = Numbers(40 + i as u64);
+        let mut requests = requests(&mut numbers, 700, 700);
+        requests.retain(|_| numbers.below(5) == 0);
+        // Other rows belong to other requests, and others to none.
+        let backwards = requests.iter().rev().cloned().collect();
+        let batches = [requests, backwards].map(|requests| Batch::new(logits, 700, requests));
+        assert_ne!(batches[0].rows(), batches[1].rows());
+        let mut memory = Memory::new();
+        let (captured, buffers) = upload(&batches[0], &mut memory);
+        for batch in [&batches[0], &batches[1], &batches[0]] {
+            let mut wanted = Memory::new();
+            assert_eq!(upload(batch, &mut wanted).0.bytes(), captured.bytes());
+            memory.refill(&wanted);
+            check_launch(arch, batch, &captured, buffers, &mut memory);
+        }
+    }
+}
+
+/// Padding alone: every row has a status and no token, and no logit is read.
+#[test]
+fn a_batch_without_rows() {
+    for arch in ARCHITECTURES {
+        for logits in TYPES {
+            let request = |rows| Request { params: SamplingParams::default(), seed: 0, position: 0, rows };
+            // After three requests without rows comes a row of padding.
+            let batch = Batch::new(logits, 300, vec![request(vec![]), request(vec![]), request(vec![])]);
+            assert_eq!((batch.rows(), check(arch, &batch)), (vec![None], 0));
+            let none = Batch::new(logits, 300, vec![request(vec![])]);
+            let (arguments, _) = upload(&none, &mut Memory::new());
+            let plan = Plan::new(logits, &arguments).unwrap();
+            assert!(plan.passes.iter().all(|pass| pass.geometry.grid.contains(&0)), "nothing is launched");
         }
     }
 }

@@ -260,7 +260,8 @@ fn faults_name_the_line() {
     const OUT: &str = "v_lshlrev_b32_e32 v1, 2, v0\nglobal_store_dword v1, v2, s[6:7]";
     let one_wave_adds = "v_mov_b32_e32 v1, 0\nv_readfirstlane_b32 s8, v0\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .LEND";
     type Check = fn(&Kind) -> bool;
-    let cases: [(String, &str, Check, Option<usize>, Option<usize>); 12] = [
+    type Case = (String, &'static str, Check, Option<usize>, Option<usize>);
+    let cases: [Case; 12] = [
         ("v_frob_b32 v1, v2".into(), "v_frob_b32 v1, v2", |kind| matches!(kind, Kind::Unknown(_)), Some(0), None),
         (
             "v_lshlrev_b32_e32 v1, 20, v0\nglobal_load_dword v2, v1, s[4:5]".into(),

@@ -6,7 +6,9 @@ mod common;
 mod problem;
 
 use common::{ARCHITECTURES, Numbers, program};
-use problem::{SHAPES, compact, move_in_order};
+use gfxsim::Memory;
+use problem::{SHAPES, compact, draw, launch_compaction, move_groups, move_in_order, planned, upload};
+use specverify_hip::abi::Arguments;
 
 /// Cases 18 to 20 of public faults: more nodes than the path has, rejected nodes, a rejection at the last position.
 #[test]
@@ -21,6 +23,45 @@ fn compacts_every_layer_in_place_and_touches_nothing_else() {
                 let bytes = moved.bytes as u64;
                 assert_eq!((traffic.requested_read, traffic.requested_written), (bytes, bytes), "{arch} {width}");
             }
+        }
+    }
+}
+
+/// A captured launch: the same arguments while contexts, paths, pages and the cache change on the device.
+#[test]
+fn a_captured_launch_serves_whatever_the_device_holds() {
+    for arch in ARCHITECTURES {
+        let mut numbers = Numbers(8);
+        for (width, layout) in SHAPES {
+            let first = draw(layout, &mut numbers);
+            let mut second = draw(layout, &mut numbers);
+            second.swap_first_two_requests();
+            let mut memory = Memory::new();
+            let (captured, pools) = upload(&first, &mut memory);
+            for compaction in [&first, &second, &first] {
+                let mut wanted = Memory::new();
+                assert_eq!(upload(compaction, &mut wanted).0.bytes(), captured.bytes());
+                memory.refill(&wanted);
+                launch_compaction(program("kv_compact", arch), width, &layout, &captured, &mut memory).unwrap();
+                for (pool, expected) in pools.iter().zip(&compaction.expected) {
+                    assert!(memory.bytes(*pool) == expected, "{arch} kv_compact_{width}");
+                }
+            }
+        }
+    }
+}
+
+/// The crate's compaction plan, carried out by `kv_move`, gives what `kv_compact` gives.
+#[test]
+fn a_plan_of_the_crate_moves_the_same() {
+    for arch in ARCHITECTURES {
+        let mut numbers = Numbers(12);
+        for (width, layout) in SHAPES {
+            let compaction = draw(layout, &mut numbers);
+            let moves = planned(&compaction);
+            let (after, _) =
+                move_groups(program("kv_compact", arch), width, &layout, &compaction.before, &moves).unwrap();
+            assert!(after == compaction.expected, "{arch} kv_move_{width}");
         }
     }
 }

@@ -6,7 +6,9 @@ mod common;
 mod problem;
 
 use common::{ARCHITECTURES, Numbers, program};
-use problem::{Outcome, Request, Walked, expected, random, walk};
+use gfxsim::Memory;
+use problem::{Outcome, Request, Walked, expected, launched, random, upload, walk};
+use specverify_hip::abi::Arguments;
 
 fn walk_on(arch: &str, requests: &[Request], max_path: usize, row_status: Option<&[i32]>) -> Outcome {
     walk(program("tree_walk", arch), requests, max_path, row_status).unwrap()
@@ -24,6 +26,25 @@ fn walks_as_the_definition_says_on_random_trees() {
                 assert_eq!(walked, &expected(request));
             }
             assert!(outcome.status.iter().all(|&status| status == 0));
+        }
+    }
+}
+
+/// A captured launch: the same arguments while trees, tokens and stop tokens change on the device. What the launch before left is there.
+#[test]
+fn a_captured_launch_serves_whatever_the_device_holds() {
+    for arch in ARCHITECTURES {
+        let mut numbers = Numbers(9);
+        let requests: Vec<_> = [0, 90, 3, 17, 0, 64, 127].iter().map(|&size| random(&mut numbers, size)).collect();
+        let others: Vec<_> = requests.iter().rev().cloned().collect();
+        let mut memory = Memory::new();
+        let (captured, results) = upload(&requests, 127, None, &mut memory);
+        for requests in [&requests, &others, &requests] {
+            let mut wanted = Memory::new();
+            assert_eq!(upload(requests, 127, None, &mut wanted).0.bytes(), captured.bytes());
+            memory.refill(&wanted);
+            let outcome = launched(program("tree_walk", arch), &captured, results, &mut memory).unwrap();
+            assert_eq!(outcome.walked, requests.iter().map(expected).collect::<Vec<_>>());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Trees to walk: drawn, run, and the path and the tokens that the definition gives.
 
-use gfxsim::{Fault, Memory, Program};
+use gfxsim::{Buffer, Fault, Memory, Program};
 use specverify_hip::abi::TreeWalkArgs;
 
 use crate::common::{Numbers, input, launch, read_i32};
@@ -51,6 +51,17 @@ pub fn walk(
     row_status: Option<&[i32]>,
 ) -> Result<Outcome, Fault> {
     let mut memory = Memory::new();
+    let (arguments, results) = upload(requests, max_path, row_status, &mut memory);
+    launched(program, &arguments, results, &mut memory)
+}
+
+/// A batch in memory: the arguments, and what is written: path, emitted, accepted, counts, last token and status.
+pub fn upload(
+    requests: &[Request],
+    max_path: usize,
+    row_status: Option<&[i32]>,
+    memory: &mut Memory,
+) -> (TreeWalkArgs, [Buffer; 6]) {
     let flat = |field: fn(&Request) -> &Vec<i32>| requests.iter().flat_map(|r| field(r).clone()).collect::<Vec<_>>();
     let offsets = |field: fn(&Request) -> &Vec<i32>| {
         let mut sums = vec![0];
@@ -66,8 +77,8 @@ pub fn walk(
         ("stop_offsets", offsets(|r| &r.stops)),
         ("stop_ids", flat(|r| &r.stops)),
     ]
-    .map(|(name, values)| input(&mut memory, name, &values).address());
-    let row_status = row_status.map_or(0, |status| input(&mut memory, "row_status", status).address());
+    .map(|(name, values)| input(memory, name, &values).address());
+    let row_status = row_status.map_or(0, |status| input(memory, "row_status", status).address());
     let path = memory.reserve("path", 4 * n * max_path);
     let emitted = memory.reserve("emitted", 4 * n * (max_path + 1));
     let [accepted, counts, last_token, status] =
@@ -89,9 +100,18 @@ pub fn walk(
         requests: n as i32,
         max_path: max_path as i32,
     };
-    let report = launch(program, "tree_walk", [n as u32, 1, 1], 64, &arguments, &mut memory)?;
-    let [path, emitted, accepted, counts, last, status] =
-        [path, emitted, accepted, counts, last_token, status].map(|buffer| read_i32(&memory, buffer));
+    (arguments, [path, emitted, accepted, counts, last_token, status])
+}
+
+pub fn launched(
+    program: &Program,
+    arguments: &TreeWalkArgs,
+    results: [Buffer; 6],
+    memory: &mut Memory,
+) -> Result<Outcome, Fault> {
+    let (n, max_path) = (arguments.requests as usize, arguments.max_path as usize);
+    let report = launch(program, "tree_walk", [n as u32, 1, 1], 64, arguments, memory)?;
+    let [path, emitted, accepted, counts, last, status] = results.map(|buffer| read_i32(memory, buffer));
     let mut walked = Vec::new();
     for b in 0..n {
         let (path, emitted) = (&path[b * max_path..][..max_path], &emitted[b * (max_path + 1)..][..max_path + 1]);

@@ -173,7 +173,7 @@ impl Number {
                 let exponent = i.max(j);
                 let sticky = |mantissa: u128, below: u32| match below {
                     0 => mantissa,
-                    ..=126 => mantissa >> below | u128::from(mantissa & ((1 << below) - 1) != 0),
+                    1..=126 => mantissa >> below | u128::from(mantissa & ((1 << below) - 1) != 0),
                     _ => 1,
                 };
                 let signed =
