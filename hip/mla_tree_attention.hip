@@ -245,6 +245,8 @@ template <typename T, typename KV> struct MlaTreeAttention {
         softmax(state, s);
         accumulate(state, v, blocks);
       }
+      // vmcnt(0). Nothing is under way; the compiler, which does not see that, would wait wherever it takes the registers of `staged`.
+      __builtin_amdgcn_s_waitcnt(0x0F70);
     }
 
     // The halves of the keys have summed their own weights.

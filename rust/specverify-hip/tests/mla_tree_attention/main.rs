@@ -211,8 +211,8 @@ fn a_batch_without_rows() {
 #[test]
 fn a_captured_launch_serves_whatever_the_device_holds() {
     for arch in ARCHITECTURES {
-        for types in TYPES {
-            let settings = Settings { splits: 4, ..Settings::new(arch, types) };
+        for types in [TYPES[0], TYPES[3]] {
+            let settings = Settings { splits: 4, heads: 4, ..Settings::new(arch, types) };
             let mut numbers = Numbers(6);
             let empty = Request { empty: true, ..Request::chain(9, 1) };
             let batches = [

@@ -59,7 +59,7 @@ impl Settings {
     }
 
     pub fn kv_scale(&self) -> Option<f32> {
-        (self.elements.cache == Cache::Fp8 && self.scaled).then_some(KV_SCALE)
+        self.scaled.then_some(if self.elements.cache == Cache::Fp8 { KV_SCALE } else { 0.75 })
     }
 
     /// Of rows and heads of so many elements.
