@@ -31,7 +31,8 @@ fn agrees_with_the_definition_on_a_pairwise_array() {
     const PAGES: [usize; 5] = [1, 7, 16, 64, 256];
     const WINDOWS: [usize; 4] = [0, 3, 100, 1024];
     let simds = Simd::available();
-    let cases = pairwise(&[
+    let mut cases = Vec::new();
+    let levels = [
         DIMS.len(),
         TYPES.len(),
         QUERIES.len(),
@@ -43,7 +44,8 @@ fn agrees_with_the_definition_on_a_pairwise_array() {
         2,
         2,
         3,
-    ]);
+    ];
+    pairwise(&mut cases, &levels, |_| true);
     for (number, case) in cases.iter().enumerate() {
         let &[dim, types, queries, context, group, page, window, simd, softcap, layout, tree] = &case[..] else {
             unreachable!()
